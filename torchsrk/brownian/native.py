@@ -1,0 +1,83 @@
+"""The compiled noise kernel (philox.c), loaded through ctypes; absent where it could not be built."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import warnings
+from functools import cache
+
+import torch
+from torch import Tensor
+
+_KINDS = {torch.int32: 0, torch.float32: 1, torch.float64: 2}
+_SIGNATURE = (
+    ctypes.c_void_p,  # out
+    ctypes.c_int,  # kind
+    ctypes.c_uint64,  # seed
+    ctypes.c_uint32,  # first_particle
+    ctypes.c_uint64,  # first_step
+    ctypes.c_uint32,  # stream
+    ctypes.c_uint32,  # first_block
+    ctypes.c_int64,  # steps
+    ctypes.c_int64,  # particles
+    ctypes.c_int64,  # row_bytes
+    ctypes.c_double,  # scale
+    ctypes.c_int,  # threads
+)
+# Waking a second core costs about as long as drawing this many normals.
+_NORMALS_PER_THREAD = 1 << 18
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The kernel, or None after one warning that says what its absence costs."""
+    spec = importlib.util.find_spec("torchsrk.brownian._philox")
+    if spec is None or spec.origin is None:
+        warnings.warn(
+            "torchsrk was installed without its compiled noise kernel (no C compiler was found), so noise comes from "
+            "tensor operations: the same numbers, tens of times slower. To get it, install a C compiler and reinstall "
+            "torchsrk.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+    kernel = ctypes.CDLL(spec.origin)
+    kernel.torchsrk_fill.argtypes = _SIGNATURE
+    kernel.torchsrk_fill.restype = None
+    return kernel
+
+
+def fill(
+    kernel: ctypes.CDLL,
+    out: Tensor,
+    *,
+    seed: int,
+    first_particle: int,
+    first_step: int,
+    stream: int,
+    first_block: int,
+    scale: float,
+    threads: int | None = None,
+) -> None:
+    """Fill a contiguous CPU tensor (steps, particles, components): int32 with words, floats with normals.
+
+    The call releases the interpreter lock. The numbers don't depend on ``threads``.
+    """
+    steps, particles, components = out.shape
+    if threads is None:
+        threads = min(torch.get_num_threads(), out.numel() // _NORMALS_PER_THREAD)
+    kernel.torchsrk_fill(
+        out.data_ptr(),
+        _KINDS[out.dtype],
+        seed,
+        first_particle,
+        first_step,
+        stream,
+        first_block,
+        steps,
+        particles,
+        components * out.element_size(),
+        scale,
+        threads,
+    )

@@ -1,0 +1,145 @@
+"""Counter-based normals: the draw for (seed, particle, step, stream, component) depends on nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import torch
+from torch import Tensor
+
+from . import native, philox
+
+MAX_SEED, MAX_PARTICLES, MAX_STEPS = 2**64, 2**32, 2**48
+_REFERENCE_BLOCKS = 1 << 18  # blocks drawn together by tensor operations: bounds their temporaries to some 50 MB
+
+
+class Stream(IntEnum):
+    """What a draw is for. Streams are independent: two uses of one (seed, particle, step) never share a number."""
+
+    INCREMENT = 0
+    SPACE_TIME_AREA = 1
+    LEVY_COSINE = 2
+    LEVY_SINE = 3
+    LEVY_TAIL = 4
+    PATH_AREA = 5
+    EXACT_DRAW = 6
+    MINIBATCH = 7
+
+
+def fill_normal(
+    out: Tensor,
+    *,
+    seed: int,
+    stream: int,
+    step: int = 0,
+    first_particle: int = 0,
+    first_component: int = 0,
+    scale: float = 1.0,
+    threads: int | None = None,
+) -> Tensor:
+    """Fill ``out`` with ``scale`` times standard normals and return it.
+
+    Args:
+        out: contiguous float32 or float64, (particles, components) for one step or (steps, particles, components) for
+            consecutive steps, on any device.
+        step, first_particle, first_component: the indices of ``out``'s first entry. ``first_component`` is a multiple
+            of 4, so that it starts a block in either dtype.
+        threads: CPU threads to use; by default as many as the work is worth. The numbers are the same for any count.
+    """
+    steps_out = out if out.ndim == 3 else out.unsqueeze(0)
+    _check(steps_out, seed, step, first_particle, first_component)
+    if out.numel() == 0:
+        return out
+    first_block = first_component // philox.normals_per_block(out.dtype)
+    kernel = native.library() if out.device.type == "cpu" else None
+    if kernel is not None:
+        native.fill(
+            kernel,
+            steps_out,
+            seed=seed,
+            first_particle=first_particle,
+            first_step=step,
+            stream=int(stream),
+            first_block=first_block,
+            scale=scale,
+            threads=threads,
+        )
+    else:
+        fill_normal_reference(steps_out, seed, int(stream), step, first_particle, first_block, scale)
+    return out
+
+
+def fill_normal_reference(
+    out: Tensor, seed: int, stream: int, first_step: int, first_particle: int, first_block: int, scale: float
+) -> None:
+    """The same fill by tensor operations, in pieces of bounded memory; ``out`` is (steps, particles, components)."""
+    steps, particles, components = out.shape
+    per_block = philox.normals_per_block(out.dtype)
+    blocks = -(-components // per_block)
+    block = torch.arange(first_block, first_block + blocks, device=out.device)
+    rows = out.view(-1, components)
+    for start in range(0, steps * particles, max(1, _REFERENCE_BLOCKS // blocks)):
+        piece = rows[start : start + max(1, _REFERENCE_BLOCKS // blocks)]
+        row = torch.arange(start, start + len(piece), device=out.device).unsqueeze(-1)
+        drawn = philox.words(
+            seed=seed,
+            particle=first_particle + row % particles,
+            step=first_step + torch.div(row, particles, rounding_mode="floor"),
+            stream=stream,
+            block=block,
+        )
+        piece.copy_(philox.normals(drawn, out.dtype, scale).flatten(1)[:, :components])
+
+
+def draw_uniform(shape: tuple[int, int], *, seed: int, stream: int, step: int = 0, device: torch.device) -> Tensor:
+    """Uniform float64 numbers in (0, 1) with 32 random bits, (particles, components)."""
+    particles, components = shape
+    blocks = -(-components // 4)
+    drawn = philox.words(
+        seed=seed,
+        particle=torch.arange(particles, device=device).unsqueeze(-1),
+        step=torch.tensor(step, device=device),
+        stream=int(stream),
+        block=torch.arange(blocks, device=device),
+    )
+    return (drawn.flatten(1)[:, :components].to(torch.float64) + 0.5) * 2.0**-32
+
+
+@dataclass(frozen=True)
+class StepNormals:
+    """The standard normals of one step, for a run of particles."""
+
+    seed: int
+    step: int
+    first_particle: int = 0
+
+    def draw(self, stream: Stream, like: Tensor, components: int, *, first_row: int = 0, first: int = 0) -> Tensor:
+        """(particles, components) normals with ``like``'s rows, dtype and device, from row and component given."""
+        out = torch.empty(len(like), components, dtype=like.dtype, device=like.device)
+        return fill_normal(
+            out,
+            seed=self.seed,
+            stream=stream,
+            step=self.step,
+            first_particle=self.first_particle + first_row,
+            first_component=first,
+        )
+
+
+def _check(out: Tensor, seed: int, step: int, first_particle: int, first_component: int) -> None:
+    if out.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"noise comes in float32 or float64; the tensor to fill is {out.dtype}")
+    if out.ndim != 3 or not out.is_contiguous():
+        raise ValueError(
+            "the tensor to fill must be contiguous, (particles, components) or (steps, particles, components); it has "
+            f"shape {tuple(out.shape)} and strides {out.stride()}"
+        )
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < MAX_SEED:
+        raise ValueError(f"a seed is an integer from 0 to 2**64 - 1; got {seed!r}")
+    if first_particle < 0 or first_particle + out.shape[1] > MAX_PARTICLES:
+        raise ValueError(f"particles are numbered from 0 to 2**32 - 1; got {first_particle} and {out.shape[1]} more")
+    if step < 0 or step + out.shape[0] > MAX_STEPS:
+        raise ValueError(f"steps are numbered from 0 to 2**48 - 1; got {step}")
+    if first_component < 0 or first_component % 4:
+        raise ValueError(f"first_component starts a block: a multiple of 4; got {first_component}")

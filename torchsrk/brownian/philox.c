@@ -1,0 +1,347 @@
+/* Standard normals from a counter: Philox4x32-10 words (Salmon et al., SC'11), then Box-Muller.
+ *
+ * The draw for (seed, particle, step, stream, component) is a pure function of those five numbers. Its bits must
+ * not depend on the vector width, the thread count or where a batch was cut, so every operation on floats is one
+ * IEEE add, multiply, divide or square root, in the order in which philox.py does it. The build forbids contraction
+ * to fused multiply-add (setup.py), and log, sin and cos are the short polynomials below.
+ *
+ * Counter words: component block | particle | low half of the step | high half of the step (16 bits), stream << 16.
+ * A block, four words, is four float32 normals or two float64 normals.
+ */
+#include <math.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+
+#define LANES 64 /* blocks drawn together: few enough for the first-level cache, many for the vector units */
+#define MAX_THREADS 64
+#define BLOCK_BYTES 16
+
+#define INLINE static inline __attribute__((always_inline))
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+#define VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define VECTOR_CLONES
+#endif
+
+enum { WORDS = 0, FLOAT32 = 1, FLOAT64 = 2 };
+
+typedef struct {
+    uint64_t seed, first_step;
+    uint32_t first_particle, first_block, stream;
+    int64_t steps, particles, row_bytes; /* the output is (steps, particles, row_bytes) */
+    double scale;
+    int kind;
+    char *out;
+} Request;
+
+/* The counters of LANES consecutive blocks of the output, and the words drawn from them. */
+typedef struct {
+    uint32_t block[LANES], particle[LANES], step_low[LANES], step_high[LANES];
+    uint32_t w0[LANES], w1[LANES], w2[LANES], w3[LANES];
+} Lanes;
+
+/* ---------------------------------------------------------------------------------------------- Philox4x32-10 */
+
+#define MULTIPLIER_0 0xD2511F53u
+#define MULTIPLIER_1 0xCD9E8D57u
+#define WEYL_0 0x9E3779B9u
+#define WEYL_1 0xBB67AE85u
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+
+/* Words ride in the low halves of 64-bit lanes, where the widening multiply wants them; what gathers in the high
+ * halves is never read. Compilers spend three times as long shuffling the portable loop below. */
+__attribute__((target("avx2"))) static void philox_avx2(uint64_t seed, Lanes *lanes)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i m0 = _mm256_set1_epi64x(MULTIPLIER_0), m1 = _mm256_set1_epi64x(MULTIPLIER_1);
+    for (int lane = 0; lane < LANES; lane += 8) {
+#define LOAD(words) _mm256_loadu_si256((const __m256i *)(lanes->words + lane))
+        __m256i a0 = _mm256_unpacklo_epi32(LOAD(block), zero), b0 = _mm256_unpackhi_epi32(LOAD(block), zero);
+        __m256i a1 = _mm256_unpacklo_epi32(LOAD(particle), zero), b1 = _mm256_unpackhi_epi32(LOAD(particle), zero);
+        __m256i a2 = _mm256_unpacklo_epi32(LOAD(step_low), zero), b2 = _mm256_unpackhi_epi32(LOAD(step_low), zero);
+        __m256i a3 = _mm256_unpacklo_epi32(LOAD(step_high), zero), b3 = _mm256_unpackhi_epi32(LOAD(step_high), zero);
+        uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+        for (int round = 0; round < 10; round++) {
+            const __m256i key0 = _mm256_set1_epi64x(k0), key1 = _mm256_set1_epi64x(k1);
+#define ROUND(x0, x1, x2, x3)                                                                                  \
+    {                                                                                                          \
+        const __m256i p0 = _mm256_mul_epu32(m0, x0), p1 = _mm256_mul_epu32(m1, x2);                            \
+        x0 = _mm256_xor_si256(_mm256_srli_epi64(p1, 32), _mm256_xor_si256(x1, key0));                          \
+        x2 = _mm256_xor_si256(_mm256_srli_epi64(p0, 32), _mm256_xor_si256(x3, key1));                          \
+        x1 = p1;                                                                                               \
+        x3 = p0;                                                                                               \
+    }
+            ROUND(a0, a1, a2, a3)
+            ROUND(b0, b1, b2, b3)
+            k0 += WEYL_0;
+            k1 += WEYL_1;
+        }
+#define STORE(words, a, b)                                                                                     \
+    _mm256_storeu_ps((float *)(lanes->words + lane),                                                           \
+                     _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0x88))
+        STORE(w0, a0, b0);
+        STORE(w1, a1, b1);
+        STORE(w2, a2, b2);
+        STORE(w3, a3, b3);
+    }
+}
+#undef LOAD
+#undef ROUND
+#undef STORE
+#define HAVE_AVX2 __builtin_cpu_supports("avx2")
+#else
+#define HAVE_AVX2 0
+#define philox_avx2 philox_portable
+#endif
+
+static void philox_portable(uint64_t seed, Lanes *lanes)
+{
+    for (int lane = 0; lane < LANES; lane++) {
+        uint32_t x0 = lanes->block[lane], x1 = lanes->particle[lane];
+        uint32_t x2 = lanes->step_low[lane], x3 = lanes->step_high[lane];
+        uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+        for (int round = 0; round < 10; round++) {
+            const uint64_t p0 = (uint64_t)MULTIPLIER_0 * x0, p1 = (uint64_t)MULTIPLIER_1 * x2;
+            x0 = (uint32_t)(p1 >> 32) ^ x1 ^ k0;
+            x1 = (uint32_t)p1;
+            x2 = (uint32_t)(p0 >> 32) ^ x3 ^ k1;
+            x3 = (uint32_t)p0;
+            k0 += WEYL_0;
+            k1 += WEYL_1;
+        }
+        lanes->w0[lane] = x0;
+        lanes->w1[lane] = x1;
+        lanes->w2[lane] = x2;
+        lanes->w3[lane] = x3;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------- Box-Muller
+ *
+ * Radius: u in (0, 1] with -2 log u = -2 e log 2 - 4 artanh(s), s = (m - 1)/(m + 1), u = m 2^e, m in [1/sqrt 2, sqrt 2).
+ * Angle: the two top bits are a quadrant, the rest a fraction t of it in [-1/2, 1/2).
+ * The coefficients interpolate at Chebyshev nodes, worked out to 50 digits: artanh in s^2, sin and cos in t^2. */
+
+INLINE float float_of(uint32_t bits) { float x; memcpy(&x, &bits, sizeof x); return x; }
+INLINE uint32_t bits_of_float(float x) { uint32_t bits; memcpy(&bits, &x, sizeof bits); return bits; }
+INLINE double double_of(uint64_t bits) { double x; memcpy(&x, &bits, sizeof x); return x; }
+INLINE uint64_t bits_of_double(double x) { uint64_t bits; memcpy(&bits, &x, sizeof bits); return bits; }
+
+/* 31 bits, finest near 0: the largest normal is 6.66. */
+INLINE float radius32(uint32_t word)
+{
+    const float u = ((float)(int32_t)(word >> 1) + 0.5f) * 0x1p-31f;
+    const uint32_t bits = bits_of_float(u);
+    const int32_t exponent = (int32_t)(bits - 0x3f3504f3u) >> 23;
+    const float m = float_of(bits - ((uint32_t)exponent << 23));
+    const float s = (m - 1.0f) / (m + 1.0f), z = s * s;
+    float p = -0.5984878f;
+    p = p * z + -0.799497f;
+    p = p * z + -1.3333364f;
+    p = p * z + -4.0f;
+    return sqrtf((float)exponent * -1.3862944f + s * p);
+}
+
+INLINE void turn32(uint32_t word, float radius, float *cosine, float *sine)
+{
+    const float t = (float)(int32_t)(word << 2) * 0x1p-32f, z = t * t;
+    float s = -0.004602149f, c = 0.0009067399f;
+    s = s * z + 0.07968022f;
+    s = s * z + -0.6459635f;
+    s = (s * z + 1.5707964f) * t;
+    c = c * z + -0.020861529f;
+    c = c * z + 0.2536694f;
+    c = c * z + -1.2337005f;
+    c = c * z + 1.0f;
+    const uint32_t swap = (bits_of_float(s) ^ bits_of_float(c)) & (uint32_t)((int32_t)(word << 1) >> 31);
+    *cosine = radius * float_of(bits_of_float(c) ^ swap ^ ((word ^ word << 1) & 0x80000000u));
+    *sine = radius * float_of(bits_of_float(s) ^ swap ^ (word & 0x80000000u));
+}
+
+/* 52 bits: the largest normal is 8.49. */
+INLINE double radius64(uint64_t word)
+{
+    const uint64_t one = 0x3ff0000000000000u, root_half = 0x3fe6a09e667f3bcdu;
+    const uint64_t shifted = bits_of_double(2.0 - double_of(word >> 12 | one)) + (one - root_half);
+    const double m = double_of((shifted & 0x000fffffffffffffu) + root_half);
+    const double exponent = double_of(shifted >> 52 | 0x4330000000000000u) - 4503599627371519.0; /* 2^52 + 1023 */
+    const double s = (m - 1.0) / (m + 1.0), z = s * s;
+    double p = -0.2961942072131055;
+    p = p * z + -0.3062505629672838;
+    p = p * z + -0.36367263360458657;
+    p = p * z + -0.44444394113452096;
+    p = p * z + -0.5714285752128336;
+    p = p * z + -0.7999999999860468;
+    p = p * z + -1.333333333333353;
+    p = p * z + -4.0;
+    return sqrt(exponent * -1.3862943611198906 + s * p);
+}
+
+INLINE void turn64(uint64_t word, double radius, double *cosine, double *sine)
+{
+    const double t = double_of(word << 2 >> 12 | 0x3ff0000000000000u) - 1.5, z = t * t;
+    double s = 5.633933781537854e-08, c = -6.329396344967424e-09;
+    s = s * z + -3.59864335298231e-06;
+    s = s * z + 0.0001604411507421909;
+    s = s * z + -0.004681754132340976;
+    s = s * z + 0.07969262624604301;
+    s = s * z + -0.6459640975062443;
+    s = (s * z + 1.5707963267948966) * t;
+    c = c * z + 4.710678405505227e-07;
+    c = c * z + -2.5202039028029178e-05;
+    c = c * z + 0.0009192602745468447;
+    c = c * z + -0.020863480763340773;
+    c = c * z + 0.2536695079010478;
+    c = c * z + -1.2337005501361697;
+    c = c * z + 1.0;
+    const uint64_t sign = 0x8000000000000000u;
+    const int odd = (int64_t)(word << 1) < 0;
+    *cosine = radius * double_of(bits_of_double(odd ? s : c) ^ ((word ^ word << 1) & sign));
+    *sine = radius * double_of(bits_of_double(odd ? c : s) ^ (word & sign));
+}
+
+VECTOR_CLONES static void normals32(const Lanes *lanes, float scale, float *restrict out)
+{
+    float first[LANES], second[LANES];
+    for (int lane = 0; lane < LANES; lane++) {
+        first[lane] = radius32(lanes->w0[lane]) * scale;
+        second[lane] = radius32(lanes->w2[lane]) * scale;
+    }
+    for (int lane = 0; lane < LANES; lane++) {
+        turn32(lanes->w1[lane], first[lane], out + 4 * lane, out + 4 * lane + 1);
+        turn32(lanes->w3[lane], second[lane], out + 4 * lane + 2, out + 4 * lane + 3);
+    }
+}
+
+VECTOR_CLONES static void normals64(const Lanes *lanes, double scale, double *restrict out)
+{
+    double radius[LANES];
+    for (int lane = 0; lane < LANES; lane++)
+        radius[lane] = radius64((uint64_t)lanes->w0[lane] << 32 | lanes->w1[lane]) * scale;
+    for (int lane = 0; lane < LANES; lane++)
+        turn64((uint64_t)lanes->w2[lane] << 32 | lanes->w3[lane], radius[lane], out + 2 * lane, out + 2 * lane + 1);
+}
+
+static void words(const Lanes *lanes, uint32_t *restrict out)
+{
+    for (int lane = 0; lane < LANES; lane++) {
+        out[4 * lane] = lanes->w0[lane];
+        out[4 * lane + 1] = lanes->w1[lane];
+        out[4 * lane + 2] = lanes->w2[lane];
+        out[4 * lane + 3] = lanes->w3[lane];
+    }
+}
+
+/* --------------------------------------------------------------------------------------- Walking over the output */
+
+INLINE int64_t blocks_per_row(const Request *request)
+{
+    return (request->row_bytes + BLOCK_BYTES - 1) / BLOCK_BYTES;
+}
+
+static void place(const Request *request, int64_t index, Lanes *lanes)
+{
+    const int64_t blocks = blocks_per_row(request);
+    for (int lane = 0; lane < LANES; lane++, index++) {
+        const uint64_t step = request->first_step + (uint64_t)(index / blocks / request->particles);
+        lanes->block[lane] = request->first_block + (uint32_t)(index % blocks);
+        lanes->particle[lane] = request->first_particle + (uint32_t)(index / blocks % request->particles);
+        lanes->step_low[lane] = (uint32_t)step;
+        lanes->step_high[lane] = (uint32_t)(step >> 32) | request->stream << 16;
+    }
+}
+
+/* The same LANES blocks further on, without a division: block, particle and step are digits of a mixed-radix
+ * number, so advancing is adding digits and carrying. */
+VECTOR_CLONES static void advance(const Request *request, Lanes *lanes)
+{
+    const uint32_t blocks = (uint32_t)blocks_per_row(request), particles = (uint32_t)request->particles;
+    const uint32_t by_block = LANES % blocks, rows = LANES / blocks, by_particle = rows % particles;
+    const uint32_t by_step = rows / particles, block0 = request->first_block, particle0 = request->first_particle;
+    for (int lane = 0; lane < LANES; lane++) {
+        uint32_t block = lanes->block[lane] - block0 + by_block;
+        const uint32_t carry = block >= blocks;
+        block -= carry ? blocks : 0;
+        uint32_t particle = lanes->particle[lane] - particle0 + by_particle + carry;
+        const uint32_t carry_step = particle >= particles;
+        particle -= carry_step ? particles : 0;
+        const uint32_t low = lanes->step_low[lane] + by_step + carry_step;
+        lanes->step_high[lane] += low < lanes->step_low[lane];
+        lanes->step_low[lane] = low;
+        lanes->block[lane] = block + block0;
+        lanes->particle[lane] = particle + particle0;
+    }
+}
+
+static void draw(const Request *request, Lanes *lanes, void *out)
+{
+    (HAVE_AVX2 ? philox_avx2 : philox_portable)(request->seed, lanes);
+    if (request->kind == FLOAT32)
+        normals32(lanes, (float)request->scale, out);
+    else if (request->kind == FLOAT64)
+        normals64(lanes, request->scale, out);
+    else
+        words(lanes, out);
+}
+
+static void fill_rows(const Request *request, int64_t first_row, int64_t last_row)
+{
+    const int64_t blocks = blocks_per_row(request), end = last_row * blocks;
+    const int whole = request->row_bytes % BLOCK_BYTES == 0;
+    _Alignas(64) char buffer[LANES * BLOCK_BYTES];
+    Lanes lanes;
+    place(request, first_row * blocks, &lanes);
+    for (int64_t index = first_row * blocks; index < end; index += LANES) {
+        if (whole && index + LANES <= end) {
+            draw(request, &lanes, request->out + index * BLOCK_BYTES);
+        } else { /* the end of the request, or rows that end inside a block: draw aside, copy what is asked for */
+            draw(request, &lanes, buffer);
+            for (int lane = 0; lane < LANES && index + lane < end; lane++) {
+                const int64_t row = (index + lane) / blocks, offset = (index + lane) % blocks * BLOCK_BYTES;
+                const int64_t left = request->row_bytes - offset;
+                memcpy(request->out + row * request->row_bytes + offset, buffer + lane * BLOCK_BYTES,
+                       (size_t)(left < BLOCK_BYTES ? left : BLOCK_BYTES));
+            }
+        }
+        advance(request, &lanes);
+    }
+}
+
+typedef struct {
+    const Request *request;
+    int64_t first_row, last_row;
+} Shard;
+
+static void *fill_shard(void *argument)
+{
+    const Shard *shard = argument;
+    fill_rows(shard->request, shard->first_row, shard->last_row);
+    return 0;
+}
+
+/* Rows are dealt to threads in contiguous shards. A thread that can't be started has its shard filled here. */
+void torchsrk_fill(void *out, int kind, uint64_t seed, uint32_t first_particle, uint64_t first_step, uint32_t stream,
+                   uint32_t first_block, int64_t steps, int64_t particles, int64_t row_bytes, double scale,
+                   int threads)
+{
+    const Request request = {seed,  first_step, first_particle, first_block, stream, steps, particles,
+                             row_bytes, scale,  kind,           out};
+    const int64_t rows = steps * particles;
+    pthread_t handles[MAX_THREADS];
+    Shard shards[MAX_THREADS];
+    int started[MAX_THREADS] = {0};
+    threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
+    for (int i = 0; i < threads; i++) {
+        shards[i] = (Shard){&request, rows * i / threads, rows * (i + 1) / threads};
+        started[i] = i > 0 && pthread_create(&handles[i], 0, fill_shard, &shards[i]) == 0;
+    }
+    for (int i = 0; i < threads; i++)
+        if (!started[i])
+            fill_shard(&shards[i]);
+    for (int i = 1; i < threads; i++)
+        if (started[i])
+            pthread_join(handles[i], 0);
+}

@@ -1,0 +1,19 @@
+"""Potentials: energies f(x) = -log density of the targets."""
+
+from .base import Potential
+from .distribution import DistributionPotential
+from .function import FunctionPotential
+from .gaussian_mixture import GaussianMixture
+from .logistic_regression import LogisticRegression
+from .minibatch import MinibatchPotential
+from .non_convex import NonConvex
+
+__all__ = [
+    "DistributionPotential",
+    "FunctionPotential",
+    "GaussianMixture",
+    "LogisticRegression",
+    "MinibatchPotential",
+    "NonConvex",
+    "Potential",
+]

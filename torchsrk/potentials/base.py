@@ -1,0 +1,65 @@
+"""What a potential is: an energy f(x) = -log density, up to a constant, and its gradient."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+
+class Potential(nn.Module, ABC):
+    """The energy of a target density exp(-f).
+
+    A subclass writes ``forward``; ``grad`` differentiates it, unless the subclass knows its gradient in closed form.
+
+    Attributes:
+        dim: the dimension of x, or None if any will do.
+        strong_convexity: m > 0 with ∇²f ≥ m·I, or None where there is none or it is not known.
+        smoothness: the Lipschitz constant of ∇f, or None where it is not known.
+    """
+
+    dim: int | None = None
+    strong_convexity: float | None = None
+    smoothness: float | None = None
+
+    @abstractmethod
+    def forward(self, x: Tensor) -> Tensor:
+        """Energies (...) of points x (..., dim)."""
+
+    def grad(self, x: Tensor) -> Tensor:
+        """∇f, (..., dim), by autograd; differentiable in x and in the parameters when grad mode is on."""
+        return gradient_of_sum(lambda y: check_energy(self(y), y), x)
+
+
+def gradient_of_sum(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """The gradient of Σ function(x), each point on its own; it carries a graph when the caller's grad mode is on."""
+    keep_graph = torch.is_grad_enabled()
+    with torch.enable_grad():
+        point = x if x.requires_grad else x.detach().requires_grad_()
+        value = function(point)
+        if not value.requires_grad:  # a function that does not depend on x
+            return torch.zeros_like(x)
+        (gradient,) = torch.autograd.grad(
+            value.sum(), point, create_graph=keep_graph, allow_unused=True, materialize_grads=True
+        )
+    return gradient
+
+
+def check_energy(energy: Tensor, x: Tensor) -> Tensor:
+    """The energy, or one clear error if it is not one number a point."""
+    if not isinstance(energy, Tensor):
+        raise TypeError(f"an energy must be a tensor; the function returned {type(energy).__name__}")
+    if energy.shape != x.shape[:-1]:
+        raise ValueError(
+            f"an energy is one number a point: for x of shape {tuple(x.shape)} expected {tuple(x.shape[:-1])}, got "
+            f"{tuple(energy.shape)}. Sum over the last dimension, or squeeze the network's output."
+        )
+    return energy
+
+
+def check_dim(x: Tensor, dim: int, name: str) -> None:
+    """One clear error for points of the wrong dimension."""
+    if x.ndim < 1 or x.shape[-1] != dim:
+        raise ValueError(f"{name} lives in dimension {dim}: expected x of shape (..., {dim}), got {tuple(x.shape)}")

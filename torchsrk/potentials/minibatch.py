@@ -1,0 +1,107 @@
+"""Stochastic gradients from a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from ..brownian.noise import MAX_SEED, Stream, draw_uniform
+from .base import Potential, check_energy, gradient_of_sum
+
+
+class MinibatchPotential(Potential):
+    """f(x) = prior(x) + Σᵢ loss(x, dataᵢ), whose ``grad`` sees a random minibatch at every call.
+
+    The gradient is that of prior(x) + (n/b) Σ_{i in batch} loss(x, dataᵢ), the b indices drawn uniformly with
+    replacement, the same ones for every particle. It is the oracle of the paper's appendix on stochastic gradients:
+    unbiased, E∇̂f = ∇f; of finite variance; and independent of the Brownian motion, since the indices come from a stream
+    of their own. A gradient enters a step times h, so an oracle of variance σ² a dimension adds O(h²σ²) to SRK-LD's local
+    mean-square deviation of O(h⁴): its rate survives while σ² = O(h²).
+
+    ``forward`` is the energy over all the data. The number of gradients drawn so far is saved in the state dict: a run
+    that goes on from one draws the minibatches it would have drawn.
+
+    Args:
+        loss: (x, *batch) to (..., observations): the negative log likelihood of each observation, for x (..., dim).
+        data: tensors with the observations along their first dimension.
+        batch_size: b.
+        prior: the rest of the energy: a Potential, or None for a flat prior.
+        seed: of the minibatches.
+    """
+
+    def __init__(
+        self,
+        loss: Callable[..., Tensor],
+        data: Tensor | Sequence[Tensor],
+        *,
+        batch_size: int,
+        seed: int,
+        prior: Potential | None = None,
+    ) -> None:
+        super().__init__()
+        tensors = (data,) if isinstance(data, Tensor) else tuple(data)
+        if not callable(loss):
+            raise TypeError(f"loss is a callable (x, *batch) -> (..., observations); got {type(loss).__name__}")
+        if not tensors or any(t.ndim == 0 or len(t) != len(tensors[0]) or len(t) == 0 for t in tensors):
+            raise ValueError(
+                "data is one or more non-empty tensors with the same number of observations along their first dimension; got "
+                f"{[tuple(t.shape) for t in tensors]}"
+            )
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise ValueError(f"batch_size is a positive integer; got {batch_size!r}")
+        if prior is not None and not isinstance(prior, Potential):
+            raise TypeError(f"prior is a Potential (FunctionPotential wraps a callable); got {type(prior).__name__}")
+        if not isinstance(seed, int) or not 0 <= seed < MAX_SEED:
+            raise ValueError(f"a seed is an integer from 0 to 2**64 - 1; got {seed!r}")
+        self.loss, self.prior = loss, prior
+        self.dim = None if prior is None else prior.dim
+        self.observations, self.batch_size, self.seed = len(tensors[0]), batch_size, seed
+        self._names = [f"data_{i}" for i in range(len(tensors))]
+        for name, tensor in zip(self._names, tensors, strict=True):
+            self.register_buffer(name, tensor.detach().clone())
+        self.draws = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._energy(x, [getattr(self, name) for name in self._names])
+
+    def grad(self, x: Tensor) -> Tensor:
+        """An unbiased estimate of ∇f; every call draws a new minibatch."""
+        indices = self._next_indices().to(x.device)
+        batch = [getattr(self, name)[indices] for name in self._names]
+        return gradient_of_sum(lambda y: self._energy(y, batch), x)
+
+    def get_extra_state(self) -> Tensor:
+        # Not a buffer: it addresses random numbers, and reading it must not wait for a GPU.
+        return torch.tensor(self.draws)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.draws = int(state)
+
+    def _next_indices(self) -> Tensor:
+        uniform = draw_uniform(
+            (1, self.batch_size),
+            seed=self.seed,
+            stream=Stream.MINIBATCH,
+            step=self.draws,
+            device=torch.device("cpu"),
+        )
+        self.draws += 1
+        return (uniform[0] * self.observations).long()
+
+    def _energy(self, x: Tensor, batch: Sequence[Tensor]) -> Tensor:
+        losses = self.loss(x, *batch)
+        if losses.shape != (*x.shape[:-1], len(batch[0])):
+            raise ValueError(
+                f"loss gives one number a point and observation: expected {(*x.shape[:-1], len(batch[0]))}, got "
+                f"{tuple(losses.shape)}"
+            )
+        energy = losses.sum(-1) * (self.observations / len(batch[0]))
+        if self.prior is not None:
+            energy = energy + self.prior(x)
+        return check_energy(energy, x)
+
+    def extra_repr(self) -> str:
+        return f"observations={self.observations}, batch_size={self.batch_size}, seed={self.seed}"
+

@@ -1,0 +1,265 @@
+"""The loop: ``sample`` draws from what an SDE converges to, ``integrate`` solves it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from .brownian import FreshNoise, Increment, LevyArea, Needs
+from .integrators import Integrator, integrator_named
+from .sde import BaseSDE
+
+Callback = Callable[[int, Tensor], None]
+
+
+class NoiseSource(Protocol):
+    """Fresh noise or a path: what gives the increment of a step."""
+
+    def increment(self, step: int, t: float, dt: float, needs: Needs) -> Increment: ...
+
+
+class NonFiniteStateError(RuntimeError):
+    """The state became infinite or NaN.
+
+    Attributes:
+        step: the first step at which it was seen.
+        count: how many particles.
+        last_finite: the last state known to be finite, and ``last_finite_step`` its step.
+    """
+
+    def __init__(self, step: int, state: Tensor, last_finite: Tensor, last_finite_step: int) -> None:
+        self.step = step
+        self.count = int((~state.isfinite()).any(-1).sum())
+        self.last_finite, self.last_finite_step = last_finite, last_finite_step
+        particles = math.prod(state.shape[:-1])
+        super().__init__(
+            f"{self.count} of {particles} particles are not finite at step {step}; step {last_finite_step} was still finite "
+            "(its state is this error's last_finite). Usually the step size is too large for this SDE: take a smaller one."
+        )
+
+
+@dataclass(frozen=True)
+class Run:
+    """What ``sample`` gives.
+
+    Attributes:
+        final: the last state, (..., dim).
+        trajectory: the kept states, (kept, ..., dim), if thin was given.
+        step: the number of the next step: ``sample(..., x0=run.final, first_step=run.step)`` goes on as if never stopped.
+    """
+
+    final: Tensor
+    trajectory: Tensor | None
+    step: int
+
+
+def sample(
+    sde: BaseSDE,
+    x0: Tensor,
+    *,
+    integrator: Integrator | str,
+    step_size: float,
+    num_steps: int,
+    seed: int,
+    burn_in: int = 0,
+    thin: int | None = None,
+    first_step: int = 0,
+    first_particle: int = 0,
+    levy_area: LevyArea | None = None,
+    callbacks: Iterable[Callback] = (),
+    check_every: int = 1,
+    progress: bool = False,
+) -> Run:
+    """Run particles through ``burn_in + num_steps`` steps, without a graph and in memory that doesn't grow with them.
+
+    The noise of a particle at a step depends on (seed, particle, step) alone: not on the batch, on threads, on thinning
+    or on where a run was cut.
+
+    Args:
+        x0: the initial states, (..., dim); the leading dimensions are particles, numbered in row-major order.
+        integrator: a scheme or its name: "em", "srk-ld", "srk-id".
+        burn_in: steps made first, whose states are not kept.
+        thin: keep every ``thin``-th state after the burn-in; None keeps the last alone.
+        first_step: the number of the first step, to go on from an earlier run.
+        first_particle: the number of the first particle, when x0 is a part of a larger batch.
+        levy_area: how Lévy areas are drawn, for schemes that need them; by default Mrongowius-Rößler.
+        callbacks: called as callback(step, state) after every step; they must not change the state.
+        check_every: steps between checks that the state is finite; each check waits for the device.
+        progress: show a progress bar.
+
+    Raises:
+        NonFiniteStateError: the state became infinite or NaN.
+    """
+    _check_integer("num_steps", num_steps, 1)
+    _check_integer("burn_in", burn_in, 0)
+    _check_integer("first_step", first_step, 0)
+    _check_integer("check_every", check_every, 1)
+    if thin is not None:
+        _check_integer("thin", thin, 1)
+    scheme = _check_problem(sde, x0, integrator, step_size)
+    noise = _fresh_noise(sde, x0, seed, first_particle, levy_area)
+    needs = scheme.required(sde)
+    callbacks = tuple(callbacks)
+
+    x = last_finite = x0.detach()
+    last_finite_step = first_step
+    trajectory = None if thin is None else x.new_empty(num_steps // thin, *x.shape)
+    steps = range(first_step + 1, first_step + burn_in + num_steps + 1)
+    with torch.no_grad():
+        for step in _progress_bar(steps, progress, f"{scheme.name}, h = {step_size:g}"):
+            t = (step - 1) * step_size
+            x = scheme.step(sde, t, x, noise.increment(step - 1, t, step_size, needs))
+            if step % check_every == 0 or step == steps[-1]:
+                if not _is_finite(x):
+                    raise NonFiniteStateError(step, x, last_finite, last_finite_step)
+                last_finite, last_finite_step = x, step
+            for callback in callbacks:
+                callback(step, x)
+            kept = step - first_step - burn_in
+            if trajectory is not None and thin is not None and kept > 0 and kept % thin == 0:
+                trajectory[kept // thin - 1] = x
+    return Run(final=x, trajectory=trajectory, step=steps[-1])
+
+
+def integrate(
+    sde: BaseSDE,
+    x0: Tensor,
+    ts: Tensor | Sequence[float],
+    *,
+    integrator: Integrator | str,
+    step_size: float,
+    seed: int | None = None,
+    path: NoiseSource | None = None,
+    levy_area: LevyArea | None = None,
+    partial_step: bool = False,
+    recompute: bool = False,
+    progress: bool = False,
+) -> Tensor:
+    """Solve the SDE from x0 at ts[0] and return its states at ts, (times, ..., dim); differentiable.
+
+    Gradients reach x0 and the SDE's parameters. Between two times of ts the steps all have length ``step_size``, and there
+    is a whole number of them; with ``partial_step=True`` the last one may be shorter.
+
+    Args:
+        seed: of fresh noise; or
+        path: a BrownianPath, to couple solutions with one another. Give exactly one of the two.
+        recompute: keep about √steps states for the backward pass and recompute the others (the noise is drawn again,
+            not stored): memory grows like the square root of the steps, for one more forward pass.
+        levy_area, progress: as for ``sample``.
+    """
+    scheme = _check_problem(sde, x0, integrator, step_size)
+    if (seed is None) == (path is None):
+        raise ValueError("give exactly one of seed= (fresh noise) and path= (a BrownianPath)")
+    noise = _fresh_noise(sde, x0, seed, 0, levy_area) if path is None and seed is not None else path
+    assert noise is not None
+    plan = _plan(ts, step_size, partial_step)
+    needs = scheme.required(sde)
+
+    def advance(x: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
+        """The states after the steps of plan[first:last] that end at a time of ts, then the last state."""
+        kept = []
+        for number in range(first, last):
+            t, dt, is_output = plan[number]
+            x = scheme.step(sde, t, x, noise.increment(number, t, dt, needs))
+            if is_output:
+                kept.append(x)
+        return (*kept, x)
+
+    states, x = [x0], x0
+    segment = math.ceil(math.sqrt(len(plan))) if recompute else 1
+    starts = range(0, len(plan), segment)
+    for start in _progress_bar(starts, progress, f"{scheme.name}, h = {step_size:g}"):
+        end = min(start + segment, len(plan))
+        if recompute:
+            kept = checkpoint(advance, x, start, end, use_reentrant=False, preserve_rng_state=False)
+        else:
+            kept = advance(x, start, end)
+        if not _is_finite(kept[-1]):
+            raise NonFiniteStateError(end, kept[-1].detach(), x.detach(), start)
+        states.extend(kept[:-1])
+        x = kept[-1]
+    return torch.stack(states)
+
+
+def _plan(ts: Tensor | Sequence[float], step_size: float, partial_step: bool) -> list[tuple[float, float, bool]]:
+    """The steps as (t, dt, whether a time of ts ends it). Counted in integers: times are products, never sums."""
+    times = [float(t) for t in ts]
+    if len(times) < 2 or any(not a < b for a, b in zip(times, times[1:], strict=False)):
+        raise ValueError(f"ts holds two or more increasing times, the first that of x0; got {times}")
+    plan = []
+    for start, end in zip(times, times[1:], strict=False):
+        count = (end - start) / step_size
+        # ts may be float32: a ten-millionth off is rounding, not a wish for a sliver of a step.
+        whole = round(count) if abs(count - round(count)) < 1e-5 else math.floor(count)
+        rest = end - start - whole * step_size if whole != round(count) or whole == 0 else 0.0
+        if rest > 0.0 and not partial_step:
+            raise ValueError(
+                f"[{start}, {end}] is {count:.6g} steps of {step_size}, not a whole number: take step_size="
+                f"{(end - start) / math.ceil(count):.6g}, or partial_step=True for a shorter last step"
+            )
+        plan += [(start + k * step_size, step_size, False) for k in range(whole)]
+        if rest > 0.0:
+            plan.append((end - rest, rest, False))
+        plan[-1] = (*plan[-1][:2], True)
+    return plan
+
+
+def _fresh_noise(
+    sde: BaseSDE, x0: Tensor, seed: int, first_particle: int, levy_area: LevyArea | None
+) -> FreshNoise:
+    shape = (*x0.shape[:-1], sde.brownian_dim(x0))
+    return FreshNoise(
+        seed, shape, dtype=x0.dtype, device=x0.device, first_particle=first_particle, levy_area=levy_area
+    )
+
+
+def _is_finite(x: Tensor) -> bool:
+    # One pass settles the usual case: a sum is finite only if every term is. A finite state may overflow its sum.
+    return bool(x.sum().isfinite()) or bool(x.isfinite().all())
+
+
+def _progress_bar(steps: Sequence[int], show: bool, label: str) -> Iterable[int]:
+    if not show:
+        return steps
+    from tqdm import tqdm
+
+    return tqdm(steps, desc=label, unit="step")
+
+
+def _check_integer(name: str, value: int, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} is an integer, at least {least}; got {value!r}")
+
+
+def _check_problem(sde: BaseSDE, x0: Tensor, integrator: Integrator | str, step_size: float) -> Integrator:
+    """Everything that can be wrong before the first step, each with one error that says the way out."""
+    if not isinstance(sde, BaseSDE):
+        raise TypeError(
+            f"expected an SDE, Langevin or ItoDiffusion; got {type(sde).__name__}. For a potential: Langevin(potential)."
+        )
+    scheme = integrator_named(integrator)
+    scheme.check(sde)
+    if not isinstance(x0, Tensor) or x0.dtype not in (torch.float32, torch.float64):
+        given = x0.dtype if isinstance(x0, Tensor) else type(x0).__name__
+        raise TypeError(f"x0 is a float32 or float64 tensor (..., dim); got {given}")
+    if x0.ndim < 1 or x0.numel() == 0:
+        raise ValueError(f"x0 is (..., dim) with at least one particle; got shape {tuple(x0.shape)}")
+    if sde.dim is not None and x0.shape[-1] != sde.dim:
+        raise ValueError(f"the SDE has dimension {sde.dim}; x0 has shape {tuple(x0.shape)}: expected (..., {sde.dim})")
+    if not bool(x0.isfinite().all()):
+        raise ValueError(f"x0 has {int((~x0.isfinite()).sum())} entries that are infinite or NaN")
+    if isinstance(step_size, bool) or not isinstance(step_size, (int, float)) or not 0.0 < step_size < math.inf:
+        raise ValueError(f"step_size is a positive number; got {step_size!r}")
+    for name, tensor in (*sde.named_parameters(), *sde.named_buffers()):
+        if tensor.is_floating_point() and (tensor.dtype != x0.dtype or tensor.device != x0.device):
+            raise TypeError(
+                f"x0 is {x0.dtype} on {x0.device}, but the SDE's {name} is {tensor.dtype} on {tensor.device}: call "
+                f"sde.to(x0.device, x0.dtype), or x0.to the other way"
+            )
+    return scheme

@@ -1,0 +1,9 @@
+"""SDEs: drift, diffusion and the structure of the noise."""
+
+from .base import BaseSDE
+from .general import SDE
+from .ito_diffusion import ItoDiffusion
+from .langevin import Langevin
+from .noise_types import NOISE_TYPES, NoiseType
+
+__all__ = ["NOISE_TYPES", "SDE", "BaseSDE", "ItoDiffusion", "Langevin", "NoiseType"]

@@ -1,0 +1,75 @@
+"""What integrators ask of an SDE dX = b dt + σ dB."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from .noise_types import NoiseType
+
+Time = float | Tensor
+
+
+class BaseSDE(nn.Module, ABC):
+    """An Itô SDE. Also speaks torchsde: ``torchsde.sdeint`` accepts any of these as it is."""
+
+    sde_type = "ito"
+    noise: NoiseType
+    dim: int | None = None
+
+    @abstractmethod
+    def drift(self, t: Time, x: Tensor) -> Tensor:
+        """b(t, x), (..., dim)."""
+
+    @abstractmethod
+    def sigma(self, t: Time, x: Tensor) -> Tensor:
+        """σ(t, x), in the form of its noise type."""
+
+    def brownian_dim(self, x: Tensor) -> int:
+        """The number of Brownian motions that drive states like x."""
+        with torch.no_grad():
+            point = x[(slice(0, 1),) * (x.ndim - 1)]
+            return self.noise.brownian_dim(self.sigma(0.0, point), point)
+
+    def plus_drift(self, y: Tensor, t: Time, x: Tensor, scale: float) -> Tensor:
+        """y + scale·b(t, x)."""
+        return torch.add(y, self.drift(t, x), alpha=scale)
+
+    def plus_noise(self, y: Tensor, t: Time, x: Tensor, v: Tensor, scale: float = 1.0) -> Tensor:
+        """y + scale·σ(t, x)v."""
+        return torch.add(y, self.noise.product(self.sigma(t, x), v), alpha=scale)
+
+    def sum_columns(self, t: Time, points: Tensor) -> Tensor:
+        """Σ_i σ_i(points_i), (..., dim), for the stages that the noise type's ``offsets`` made."""
+        return self.noise.sum_columns(self.sigma(t, points))
+
+    @property
+    def noise_type(self) -> str:
+        """The noise type in torchsde's words; ``noise.name`` is ours."""
+        return self.noise.torchsde_name
+
+    def f(self, t: Time, y: Tensor) -> Tensor:
+        """The drift, as torchsde calls it."""
+        return self.drift(t, y)
+
+    def g(self, t: Time, y: Tensor) -> Tensor:
+        """The diffusion, as torchsde wants it: the diagonal if diagonal, else the matrix."""
+        sigma = self.sigma(t, y)
+        return sigma if self.noise.name == "diagonal" else self.noise.matrix(sigma, y)
+
+
+def check_output(value: object, x: Tensor, *, valid: bool, what: str, expected: str) -> None:
+    """One clear error for a coefficient that returned something else."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{what} must return a tensor; it returned {type(value).__name__}")
+    if not valid:
+        raise ValueError(
+            f"{what} must return {expected}: for x of shape {tuple(x.shape)} it returned shape {tuple(value.shape)}"
+        )
+    if value.dtype != x.dtype or value.device != x.device:
+        raise TypeError(
+            f"{what} returned {value.dtype} on {value.device} for x in {x.dtype} on {x.device}: move one to the other "
+            "with .to(...)"
+        )
