@@ -195,9 +195,10 @@ def _plan(ts: Tensor | Sequence[float], step_size: float, partial_step: bool) ->
     plan = []
     for start, end in zip(times, times[1:], strict=False):
         count = (end - start) / step_size
-        # ts may be float32: a ten-millionth off is rounding, not a wish for a sliver of a step.
-        whole = round(count) if abs(count - round(count)) < 1e-5 else math.floor(count)
-        rest = end - start - whole * step_size if whole != round(count) or whole == 0 else 0.0
+        # ts may be float32: a hundred-thousandth of a step off is rounding, not a wish for a sliver of a step.
+        is_whole = round(count) >= 1 and abs(count - round(count)) < 1e-5
+        whole = round(count) if is_whole else math.floor(count)
+        rest = 0.0 if is_whole else end - start - whole * step_size
         if rest > 0.0 and not partial_step:
             raise ValueError(
                 f"[{start}, {end}] is {count:.6g} steps of {step_size}, not a whole number: take step_size="
