@@ -63,7 +63,8 @@ def fine_solution(
 
     Args:
         integrator: the scheme; by default the shipped one of the highest order.
-        torchsde_method: solve with torchsde instead, by one of its methods ("euler", "milstein", "srk"), on the same path.
+        torchsde_method: solve with torchsde instead, by one of its methods ("euler", "milstein", "srk"), on the same
+            path.
     """
     if torchsde_method is not None:
         return _torchsde_solution(sde, x0, path, torchsde_method)
@@ -98,8 +99,8 @@ def strong_order(
 ) -> OrderEstimate:
     """The empirical strong order at time t1 over the given step counts, which divide ``fine_steps``.
 
-    Take ``fine_steps`` some sixteen times the largest count or more, so that the reference's own error is lost beside the
-    scheme's. The confidence interval is over paths.
+    Take ``fine_steps`` some sixteen times the largest count or more, so that the reference's own error is lost beside
+    the scheme's. The confidence interval is over paths.
     """
     shape = (*x0.shape[:-1], sde.brownian_dim(x0))
     path = BrownianPath(shape, num_steps=fine_steps, seed=seed, t1=t1, dtype=x0.dtype, device=x0.device)
@@ -184,8 +185,8 @@ def _estimate(
 ) -> OrderEstimate:
     if not bool((squared > 0).all()):
         raise ValueError(
-            f"a squared error is not positive ({squared.tolist()}): too few paths to tell it from its noise, or the scheme "
-            "is exact here"
+            f"a squared error is not positive ({squared.tolist()}): too few paths to tell it from its noise, or the "
+            "scheme is exact here"
         )
     order = float(weights @ squared.log()) / 2.0
     half_width = deviation * float(torch.special.ndtri(torch.tensor(0.5 + level / 2.0, dtype=torch.float64)))
@@ -223,7 +224,8 @@ def _squared_mean(deviation: Tensor, increment: Increment) -> tuple[Tensor, Tens
 
 def _mean_zero_polynomials(increment: Increment) -> Tensor:
     """Hermite polynomials of (W, H) up to degree 3 in few dimensions and 1 in many, and the Lévy areas' free part."""
-    assert increment.H is not None and increment.A is not None
+    assert increment.H is not None
+    assert increment.A is not None
     m = increment.W.shape[-1]
     w, eta = increment.W / math.sqrt(increment.dt), increment.H * math.sqrt(12.0 / increment.dt)
     normal = torch.cat((w, eta), dim=-1)

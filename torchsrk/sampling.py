@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from itertools import pairwise
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from .blocks import Blocks
 from .brownian import FreshNoise, Increment, LevyArea, Needs
 from .integrators import Integrator, integrator_named
+from .potentials import Potential
 from .sde import BaseSDE
 
 Callback = Callable[[int, Tensor], None]
@@ -39,8 +44,9 @@ class NonFiniteStateError(RuntimeError):
         self.last_finite, self.last_finite_step = last_finite, last_finite_step
         particles = math.prod(state.shape[:-1])
         super().__init__(
-            f"{self.count} of {particles} particles are not finite at step {step}; step {last_finite_step} was still finite "
-            "(its state is this error's last_finite). Usually the step size is too large for this SDE: take a smaller one."
+            f"{self.count} of {particles} particles are not finite at step {step}; step {last_finite_step} was still "
+            "finite (its state is this error's last_finite). Usually the step size is too large for this SDE: take a "
+            "smaller one."
         )
 
 
@@ -51,7 +57,8 @@ class Run:
     Attributes:
         final: the last state, (..., dim).
         trajectory: the kept states, (kept, ..., dim), if thin was given.
-        step: the number of the next step: ``sample(..., x0=run.final, first_step=run.step)`` goes on as if never stopped.
+        step: the number of the next step: ``sample(..., x0=run.final, first_step=run.step)`` goes on as if never
+            stopped.
     """
 
     final: Tensor
@@ -73,13 +80,15 @@ def sample(
     first_particle: int = 0,
     levy_area: LevyArea | None = None,
     callbacks: Iterable[Callback] = (),
-    check_every: int = 1,
+    check_every: int = 16,
+    block_size: int | None = None,
     progress: bool = False,
 ) -> Run:
     """Run particles through ``burn_in + num_steps`` steps, without a graph and in memory that doesn't grow with them.
 
     The noise of a particle at a step depends on (seed, particle, step) alone: not on the batch, on threads, on thinning
-    or on where a run was cut.
+    or on where a run was cut. On the CPU particles run in blocks, one thread each, so that the states too are the same
+    bits for any number of threads: drift and diffusion must treat every particle on its own.
 
     Args:
         x0: the initial states, (..., dim); the leading dimensions are particles, numbered in row-major order.
@@ -89,42 +98,101 @@ def sample(
         first_step: the number of the first step, to go on from an earlier run.
         first_particle: the number of the first particle, when x0 is a part of a larger batch.
         levy_area: how Lévy areas are drawn, for schemes that need them; by default Mrongowius-Rößler.
-        callbacks: called as callback(step, state) after every step; they must not change the state.
-        check_every: steps between checks that the state is finite; each check waits for the device.
+        callbacks: called as callback(step, state) after every step, with a copy of the state.
+        check_every: steps between checks that the state is finite, between which blocks run on their own. A failure is
+            traced back to its step whatever this is.
+        block_size: particles (rows of x0) in a block, instead of a default from the dimension. A network so dear that
+            few particles keep all cores busy wants ``block_size=len(x0)``: one block, threaded by torch.
         progress: show a progress bar.
 
     Raises:
         NonFiniteStateError: the state became infinite or NaN.
     """
-    _check_integer("num_steps", num_steps, 1)
-    _check_integer("burn_in", burn_in, 0)
-    _check_integer("first_step", first_step, 0)
-    _check_integer("check_every", check_every, 1)
-    if thin is not None:
-        _check_integer("thin", thin, 1)
+    for name, value, least in (
+        ("num_steps", num_steps, 1),
+        ("burn_in", burn_in, 0),
+        ("thin", 1 if thin is None else thin, 1),
+        ("first_step", first_step, 0),
+        ("first_particle", first_particle, 0),
+        ("check_every", check_every, 1),
+        ("block_size", 1 if block_size is None else block_size, 1),
+    ):
+        _check_integer(name, value, least)
     scheme = _check_problem(sde, x0, integrator, step_size)
-    noise = _fresh_noise(sde, x0, seed, first_particle, levy_area)
-    needs = scheme.required(sde)
+    chain = _Chain(sde, scheme, float(step_size), seed, first_particle, levy_area, sde.brownian_dim(x0))
     callbacks = tuple(callbacks)
 
-    x = last_finite = x0.detach()
-    last_finite_step = first_step
-    trajectory = None if thin is None else x.new_empty(num_steps // thin, *x.shape)
-    steps = range(first_step + 1, first_step + burn_in + num_steps + 1)
-    with torch.no_grad():
-        for step in _progress_bar(steps, progress, f"{scheme.name}, h = {step_size:g}"):
-            t = (step - 1) * step_size
-            x = scheme.step(sde, t, x, noise.increment(step - 1, t, step_size, needs))
-            if step % check_every == 0 or step == steps[-1]:
-                if not _is_finite(x):
-                    raise NonFiniteStateError(step, x, last_finite, last_finite_step)
-                last_finite, last_finite_step = x, step
+    start, end = first_step, first_step + burn_in + num_steps
+    state, previous = x0.detach().clone(memory_format=torch.contiguous_format), torch.empty_like(x0)
+    trajectory = None if thin is None else state.new_empty(num_steps // thin, *state.shape)
+    blocks = Blocks(state, block_size, divisible=not _is_stateful(sde))
+    with torch.no_grad(), blocks.threads(), _progress_bar(end - start, progress, scheme, step_size) as bar:
+        step = start
+        while step < end:
+            kept = step - start - burn_in
+            stop = min(end, step + (1 if callbacks else check_every))
+            if thin is not None:  # stop at the next state to keep
+                stop = min(stop, step - kept + max(0, kept) // thin * thin + thin)
+            state, previous = previous, state
+            blocks.run(partial(chain.advance, first=step, last=stop), previous, state)
+            if not _is_finite(state):
+                raise chain.locate_failure(blocks, previous, state, step, stop)
+            bar.update(stop - step)
+            step, kept = stop, stop - start - burn_in
             for callback in callbacks:
-                callback(step, x)
-            kept = step - first_step - burn_in
+                callback(step, state.clone())
             if trajectory is not None and thin is not None and kept > 0 and kept % thin == 0:
-                trajectory[kept // thin - 1] = x
-    return Run(final=x, trajectory=trajectory, step=steps[-1])
+                trajectory[kept // thin - 1] = state
+    return Run(final=state, trajectory=trajectory, step=end)
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """A scheme on an SDE with its noise: advances any rows of the state through any steps."""
+
+    sde: BaseSDE
+    scheme: Integrator
+    step_size: float
+    seed: int
+    first_particle: int
+    levy_area: LevyArea | None
+    brownian_dim: int
+
+    def advance(self, x: Tensor, row: int, *, first: int, last: int) -> Tensor:
+        """Rows of the state from ``row`` on, from step ``first`` to step ``last``."""
+        noise = self._noise(x, row)
+        needs = self.scheme.required(self.sde)
+        with torch.no_grad():  # a thread of the pool has a grad mode of its own
+            for step in range(first, last):
+                t = step * self.step_size
+                x = self.scheme.step(self.sde, t, x, noise.increment(step, t, self.step_size, needs))
+        return x
+
+    def locate_failure(
+        self, blocks: Blocks, previous: Tensor, state: Tensor, first: int, last: int
+    ) -> NonFiniteStateError:
+        """The error for a state that was finite at step ``first`` and is not at ``last``.
+
+        The steps between are made again one by one: the noise is the same, so the failure is too.
+        """
+        good = previous
+        for step in range(first, last):
+            bad = torch.empty_like(good)
+            blocks.run(partial(self.advance, first=step, last=step + 1), good, bad)
+            if not _is_finite(bad):
+                return NonFiniteStateError(step + 1, bad, good, step)
+            good = bad
+        return NonFiniteStateError(last, state, previous, first)  # a stochastic gradient need not fail twice
+
+    def _noise(self, x: Tensor, row: int) -> FreshNoise:
+        return FreshNoise(
+            self.seed,
+            (*x.shape[:-1], self.brownian_dim),
+            dtype=x.dtype,
+            device=x.device,
+            first_particle=self.first_particle + row * math.prod(x.shape[1:-1]),
+            levy_area=self.levy_area,
+        )
 
 
 def integrate(
@@ -143,8 +211,8 @@ def integrate(
 ) -> Tensor:
     """Solve the SDE from x0 at ts[0] and return its states at ts, (times, ..., dim); differentiable.
 
-    Gradients reach x0 and the SDE's parameters. Between two times of ts the steps all have length ``step_size``, and there
-    is a whole number of them; with ``partial_step=True`` the last one may be shorter.
+    Gradients reach x0 and the SDE's parameters. Between two times of ts the steps all have length ``step_size``, and
+    there is a whole number of them; with ``partial_step=True`` the last one may be shorter.
 
     Args:
         seed: of fresh noise; or
@@ -156,7 +224,10 @@ def integrate(
     scheme = _check_problem(sde, x0, integrator, step_size)
     if (seed is None) == (path is None):
         raise ValueError("give exactly one of seed= (fresh noise) and path= (a BrownianPath)")
-    noise = _fresh_noise(sde, x0, seed, 0, levy_area) if path is None and seed is not None else path
+    noise = path
+    if seed is not None:
+        shape = (*x0.shape[:-1], sde.brownian_dim(x0))
+        noise = FreshNoise(seed, shape, dtype=x0.dtype, device=x0.device, levy_area=levy_area)
     assert noise is not None
     plan = _plan(ts, step_size, partial_step)
     needs = scheme.required(sde)
@@ -173,27 +244,28 @@ def integrate(
 
     states, x = [x0], x0
     segment = math.ceil(math.sqrt(len(plan))) if recompute else 1
-    starts = range(0, len(plan), segment)
-    for start in _progress_bar(starts, progress, f"{scheme.name}, h = {step_size:g}"):
-        end = min(start + segment, len(plan))
-        if recompute:
-            kept = checkpoint(advance, x, start, end, use_reentrant=False, preserve_rng_state=False)
-        else:
-            kept = advance(x, start, end)
-        if not _is_finite(kept[-1]):
-            raise NonFiniteStateError(end, kept[-1].detach(), x.detach(), start)
-        states.extend(kept[:-1])
-        x = kept[-1]
+    with _progress_bar(len(plan), progress, scheme, step_size) as bar:
+        for start in range(0, len(plan), segment):
+            end = min(start + segment, len(plan))
+            if recompute:
+                kept = checkpoint(advance, x, start, end, use_reentrant=False, preserve_rng_state=False)
+            else:
+                kept = advance(x, start, end)
+            if not _is_finite(kept[-1]):
+                raise NonFiniteStateError(end, kept[-1].detach(), x.detach(), start)
+            states.extend(kept[:-1])
+            x = kept[-1]
+            bar.update(end - start)
     return torch.stack(states)
 
 
 def _plan(ts: Tensor | Sequence[float], step_size: float, partial_step: bool) -> list[tuple[float, float, bool]]:
     """The steps as (t, dt, whether a time of ts ends it). Counted in integers: times are products, never sums."""
     times = [float(t) for t in ts]
-    if len(times) < 2 or any(not a < b for a, b in zip(times, times[1:], strict=False)):
+    if len(times) < 2 or any(not a < b for a, b in pairwise(times)):
         raise ValueError(f"ts holds two or more increasing times, the first that of x0; got {times}")
     plan = []
-    for start, end in zip(times, times[1:], strict=False):
+    for start, end in pairwise(times):
         count = (end - start) / step_size
         # ts may be float32: a hundred-thousandth of a step off is rounding, not a wish for a sliver of a step.
         is_whole = round(count) >= 1 and abs(count - round(count)) < 1e-5
@@ -211,26 +283,19 @@ def _plan(ts: Tensor | Sequence[float], step_size: float, partial_step: bool) ->
     return plan
 
 
-def _fresh_noise(
-    sde: BaseSDE, x0: Tensor, seed: int, first_particle: int, levy_area: LevyArea | None
-) -> FreshNoise:
-    shape = (*x0.shape[:-1], sde.brownian_dim(x0))
-    return FreshNoise(
-        seed, shape, dtype=x0.dtype, device=x0.device, first_particle=first_particle, levy_area=levy_area
-    )
-
-
 def _is_finite(x: Tensor) -> bool:
     # One pass settles the usual case: a sum is finite only if every term is. A finite state may overflow its sum.
     return bool(x.sum().isfinite()) or bool(x.isfinite().all())
 
 
-def _progress_bar(steps: Sequence[int], show: bool, label: str) -> Iterable[int]:
-    if not show:
-        return steps
+def _is_stateful(sde: BaseSDE) -> bool:
+    return any(isinstance(module, Potential) and module.stateful for module in sde.modules())
+
+
+def _progress_bar(total: int, show: bool, scheme: Integrator, step_size: float) -> AbstractContextManager[Any]:
     from tqdm import tqdm
 
-    return tqdm(steps, desc=label, unit="step")
+    return tqdm(total=total, desc=f"{scheme.name}, h = {step_size:g}", unit="step", disable=not show)
 
 
 def _check_integer(name: str, value: int, least: int) -> None:
@@ -242,7 +307,8 @@ def _check_problem(sde: BaseSDE, x0: Tensor, integrator: Integrator | str, step_
     """Everything that can be wrong before the first step, each with one error that says the way out."""
     if not isinstance(sde, BaseSDE):
         raise TypeError(
-            f"expected an SDE, Langevin or ItoDiffusion; got {type(sde).__name__}. For a potential: Langevin(potential)."
+            f"expected an SDE, Langevin or ItoDiffusion; got {type(sde).__name__}. For a potential: "
+            "Langevin(potential)."
         )
     scheme = integrator_named(integrator)
     scheme.check(sde)

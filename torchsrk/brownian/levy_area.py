@@ -1,8 +1,8 @@
 """Lévy areas given the increment: truncated Fourier series, with and without a tail.
 
 With w = W/√h, X_k and Y_k standard normal vectors and S = Σ_{k≤n} X_k (Y_k - √2 w)ᵀ / k, every method here returns
-A = h (M - Mᵀ)/(2π), M = S + tail. The tail replaces the terms beyond n by something of the right covariance; its size is
-a_n = √(2 ψ₁(n + 1)), ψ₁ the trigamma function. Formulas and error constants: Mrongowius and Rößler, "On the
+A = h (M - Mᵀ)/(2π), M = S + tail. The tail replaces the terms beyond n by something of the right covariance; its size
+is a_n = √(2 ψ₁(n + 1)), ψ₁ the trigamma function. Formulas and error constants: Mrongowius and Rößler, "On the
 approximation and simulation of iterated stochastic integrals and the corresponding Lévy areas in terms of a
 multidimensional Brownian motion" (2021).
 

@@ -103,8 +103,8 @@ class BrownianPath:
         position = (t - self.t0) / self.dt
         if abs(position - round(position)) > 1e-6:
             raise ValueError(
-                f"time {t} is not on the path's grid of {self.num_steps} cells of {self.dt} from {self.t0}: take a step "
-                "size that is a multiple of the cell, or a path with more steps"
+                f"time {t} is not on the path's grid of {self.num_steps} cells of {self.dt} from {self.t0}: take a "
+                "step size that is a multiple of the cell, or a path with more steps"
             )
         return round(position)
 
@@ -134,8 +134,8 @@ class BrownianPath:
     def _rest_of_cells(self, first: int, H: Tensor) -> Tensor:
         """Σ over cells of what W and H leave open in A, before antisymmetrisation; H is (cells, particles, m).
 
-        Given W and H that rest has mean 0 and the covariance of √(dt/5)(H ⊗ ψ - ψ ⊗ H) + √(dt²/20) G with ψ normal and G
-        skew normal: from the Fourier series, with Σ1/k² = π²/6 and Σ1/k⁴ = π⁴/90.
+        Given W and H that rest has mean 0 and the covariance of √(dt/5)(H ⊗ ψ - ψ ⊗ H) + √(dt²/20) G with ψ normal
+        and G skew normal: from the Fourier series, with Σ1/k² = π²/6 and Σ1/k⁴ = π⁴/90.
         """
         cells, particles, m = H.shape
         drawn = H.new_empty(cells, particles, m + m * (m - 1) // 2)

@@ -5,8 +5,8 @@ counter and a 64-bit key into four 32-bit words; Box-Muller turns words into nor
 holds, word by word: the component block, the particle, the low half of the step, and the high 16 bits of the step with
 the stream above them. A block is four float32 normals or two float64 normals.
 
-``philox.c`` does the same operations in the same order, and its comments explain the polynomials. The words are the same;
-the normals agree to an ulp or two, because torch's square root on the CPU is not always the nearest float.
+``philox.c`` does the same operations in the same order, and its comments explain the polynomials. The words are the
+same; the normals agree to an ulp or two, because torch's square root on the CPU is not always the nearest float.
 """
 
 from __future__ import annotations

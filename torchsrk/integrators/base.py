@@ -52,8 +52,8 @@ class Integrator(ABC):
         if sde.noise.name not in self.noise_types:
             able = sorted(scheme.name for scheme in _REGISTRY.values() if sde.noise.name in scheme.noise_types)
             raise ValueError(
-                f"{type(self).__name__} serves {' and '.join(self.noise_types)} noise, and this {type(sde).__name__} has "
-                f"{sde.noise.name} noise. Schemes that serve it: {', '.join(map(repr, able))}."
+                f"{type(self).__name__} serves {' and '.join(self.noise_types)} noise, and this {type(sde).__name__} "
+                f"has {sde.noise.name} noise. Schemes that serve it: {', '.join(map(repr, able))}."
             )
 
     def __repr__(self) -> str:

@@ -13,8 +13,8 @@ class EulerMaruyama(Integrator):
     """X' = X + h b(X) + σ(X) W.
 
     One drift a step. Strong order ½, and 1 for additive noise. On a Langevin diffusion this is the unadjusted Langevin
-    algorithm: at step h its invariant law is off by O(h). Pick it where a gradient is dear and accuracy is not, or as the
-    baseline. Eq. em_general of the paper.
+    algorithm: at step h its invariant law is off by O(h). Pick it where a gradient is dear and accuracy is not, or as
+    the baseline. Eq. em_general of the paper.
     """
 
     name = "em"
@@ -25,4 +25,4 @@ class EulerMaruyama(Integrator):
     gradients_per_step = 1
 
     def step(self, sde: BaseSDE, t: Time, x: Tensor, increment: Increment) -> Tensor:
-        return sde.plus_noise(sde.plus_drift(x, t, x, increment.dt), t, x, increment.W)
+        return sde.add_drift_(sde.plus_noise(x, t, x, increment.W), t, x, increment.dt)

@@ -15,10 +15,10 @@ from .base import Integrator
 class SRKID(Integrator):
     """X' = X + h b(X) + Σ_i σ_i(X) W_i + (√h/2) Σ_i (σ_i(X + D_i) - σ_i(X - D_i)),  D_i = Σ_j σ_j(X) I_(j,i)/√h.
 
-    I_(j,i) are the iterated integrals of the Brownian path, so non-commutative noise (isotropic, general) needs Lévy areas.
-    One drift a step, σ once at X, and column i of σ at X ± D_i, all of those in one batch; none for additive noise, where
-    the scheme is Euler-Maruyama. No derivative of σ is taken. Strong order 1; local deviation orders (1.5, 2). Pick it
-    for state-dependent noise. Rößler (2010); eq. srk_id of the paper, with its σ_l read as σ_j.
+    I_(j,i) are the iterated integrals of the Brownian path, so non-commutative noise (isotropic, general) needs Lévy
+    areas. One drift a step, σ once at X, and column i of σ at X ± D_i, all of those in one batch; none for additive
+    noise, where the scheme is Euler-Maruyama. No derivative of σ is taken. Strong order 1; local deviation orders
+    (1.5, 2). Pick it for state-dependent noise. Rößler (2010); eq. srk_id of the paper, with its σ_l read as σ_j.
     """
 
     name = "srk-id"
@@ -31,11 +31,11 @@ class SRKID(Integrator):
     def step(self, sde: BaseSDE, t: Time, x: Tensor, increment: Increment) -> Tensor:
         root = math.sqrt(increment.dt)
         sigma = sde.sigma(t, x)
-        moved = sde.plus_drift(x, t, x, increment.dt) + sde.noise.product(sigma, increment.W)
+        moved = sde.add_drift_(x + sde.noise.product(sigma, increment.W), t, x, increment.dt)
         offsets = sde.noise.offsets(sigma, increment)
         if offsets is None:
             return moved
         offsets = offsets / root
         centre = x.unsqueeze(-2) if offsets.ndim > x.ndim else x
         up, down = sde.sum_columns(t, torch.stack((centre + offsets, centre - offsets)))
-        return torch.add(moved, up - down, alpha=0.5 * root)
+        return moved.add_(up - down, alpha=0.5 * root)

@@ -17,10 +17,10 @@ _MINUS = 0.5 - 1.0 / math.sqrt(6.0)
 class SRKLD(Integrator):
     """H₁ = X + σ((½ + 1/√6)W + H),  H₂ = X + h b(X) + σ((½ - 1/√6)W + H),  X' = X + h(b(H₁) + b(H₂))/2 + σW.
 
-    Here H is the path's space-time area: the paper's two normals are ξ = W/√h and η = √12 H/√h. Three drifts a step, of
-    which two could be avoided by other schemes of the same order. Strong order 1.5; local deviation orders (2, 2.5). On a
-    strongly convex potential it reaches W₂ error ε in O(ε^(-2/3)) steps where Euler-Maruyama takes O(1/ε). Pick it to
-    sample smooth densities with few, large steps. Eq. srk of the paper.
+    Here H is the path's space-time area: the paper's two normals are ξ = W/√h and η = √12 H/√h. Three drifts a step
+    (SRA1 has the same strong order with two). Strong order 1.5; local deviation orders (2, 2.5). On a strongly convex
+    potential it reaches W₂ error ε in O(ε^(-2/3)) steps where Euler-Maruyama takes O(1/ε). Pick it to sample smooth
+    densities with few, large steps. Eq. srk of the paper.
 
     A time-dependent drift is met at times t, t and t + h, as if time were one more component of the state.
     """
@@ -37,6 +37,6 @@ class SRKLD(Integrator):
         assert H is not None
         base = sde.plus_noise(x, t, x, H)
         first = sde.plus_noise(base, t, x, W, _PLUS)
-        second = sde.plus_drift(sde.plus_noise(base, t, x, W, _MINUS), t, x, h)
-        moved = sde.plus_drift(sde.plus_noise(x, t, x, W), t, first, 0.5 * h)
-        return sde.plus_drift(moved, t + h, second, 0.5 * h)
+        second = sde.add_drift_(sde.plus_noise(base, t, x, W, _MINUS), t, x, h)
+        moved = sde.add_drift_(sde.plus_noise(x, t, x, W), t, first, 0.5 * h)
+        return sde.add_drift_(moved, t + h, second, 0.5 * h)

@@ -17,12 +17,14 @@ class Potential(nn.Module, ABC):
     Attributes:
         dim: the dimension of x, or None if any will do.
         strong_convexity: m > 0 with ∇²f ≥ m·I, or None where there is none or it is not known.
+        stateful: a gradient changes the potential (it draws a minibatch, say), so that calls can't be shared out.
         smoothness: the Lipschitz constant of ∇f, or None where it is not known.
     """
 
     dim: int | None = None
     strong_convexity: float | None = None
     smoothness: float | None = None
+    stateful: bool = False
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:

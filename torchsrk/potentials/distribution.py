@@ -11,9 +11,10 @@ from .base import Potential, check_dim
 class DistributionPotential(Potential):
     """f = -log_prob of a torch distribution whose support is all of ℝⁿ.
 
-    The distribution has no batch shape: one with ``batch_shape=(dim,)``, such as Normal(zeros, ones), becomes a density on
-    ℝⁿ through ``torch.distributions.Independent(d, 1)``. A scalar distribution takes x of shape (..., 1). Its parameters
-    stay its own: they are differentiated through, but not registered here, and don't move with ``.to``.
+    The distribution has no batch shape: one with ``batch_shape=(dim,)``, such as Normal(zeros, ones), becomes a
+    density on ℝⁿ through ``torch.distributions.Independent(d, 1)``. A scalar distribution takes x of shape (..., 1).
+    Its parameters stay its own: they are differentiated through, but not registered here, and don't move with
+    ``.to``.
     """
 
     dim: int
@@ -30,8 +31,8 @@ class DistributionPotential(Potential):
             )
         if not _is_whole_space(distribution.support):
             raise ValueError(
-                f"the support of {type(distribution).__name__} is {distribution.support}, not all of ℝⁿ: a diffusion would "
-                "leave it. Sample in unconstrained space: push the density through torch.distributions.biject_to."
+                f"the support of {type(distribution).__name__} is {distribution.support}, not all of ℝⁿ: a diffusion "
+                "would leave it. Sample in unconstrained space: push the density through torch.distributions.biject_to."
             )
         self.distribution = distribution
         self._scalar = not distribution.event_shape

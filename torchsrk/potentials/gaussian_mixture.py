@@ -44,9 +44,7 @@ class GaussianMixture(Potential):
         """x - a·tanh⟨x, a⟩."""
         check_dim(x, self.dim, "this GaussianMixture")
         lean = torch.tanh(x @ self.shift)
-        if x.ndim == 2:
-            return torch.addr(x, lean, self.shift, alpha=-1)  # one pass over x
-        return x - lean.unsqueeze(-1) * self.shift
+        return (lean.unsqueeze(-1) * -self.shift).add_(x)
 
     def sample(self, shape: Sequence[int] = (), *, seed: int) -> Tensor:
         """Exact draws, (*shape, dim)."""

@@ -15,8 +15,8 @@ from .base import Potential, check_dim
 class LogisticRegression(Potential):
     """f(θ) = Σ softplus(θᵀxᵢ) - yᵀXθ + (α/2)‖Σ_X^{1/2} θ‖², Σ_X = XᵀX/n.
 
-    The paper prints softplus(-θᵀxᵢ); with labels 0 and 1 and P(y = 1 | x) = sigmoid(θᵀx), which it states, the sign here
-    is the one that follows.
+    The paper prints softplus(-θᵀxᵢ); with labels 0 and 1 and P(y = 1 | x) = sigmoid(θᵀx), which it states, the sign
+    here is the one that follows.
 
     Args:
         features: X, (observations, dim).
@@ -33,7 +33,8 @@ class LogisticRegression(Potential):
         super().__init__()
         if features.ndim != 2 or 0 in features.shape or not features.isfinite().all():
             raise ValueError(
-                f"features is a finite (observations, dim) matrix; got shape {tuple(features.shape)}, or non-finite values"
+                f"features is a finite (observations, dim) matrix; got shape {tuple(features.shape)}"
+                f"{'' if features.isfinite().all() else ' with non-finite entries'}"
             )
         if labels.shape != features.shape[:1] or not ((labels == 0) | (labels == 1)).all():
             raise ValueError(f"labels is ({len(features)},) of zeros and ones; got shape {tuple(labels.shape)}")

@@ -17,8 +17,8 @@ class MinibatchPotential(Potential):
     The gradient is that of prior(x) + (n/b) Σ_{i in batch} loss(x, dataᵢ), the b indices drawn uniformly with
     replacement, the same ones for every particle. It is the oracle of the paper's appendix on stochastic gradients:
     unbiased, E∇̂f = ∇f; of finite variance; and independent of the Brownian motion, since the indices come from a stream
-    of their own. A gradient enters a step times h, so an oracle of variance σ² a dimension adds O(h²σ²) to SRK-LD's local
-    mean-square deviation of O(h⁴): its rate survives while σ² = O(h²).
+    of their own. A gradient enters a step times h, so an oracle of variance σ² a dimension adds O(h²σ²) to SRK-LD's
+    local mean-square deviation of O(h⁴): its rate survives while σ² = O(h²).
 
     ``forward`` is the energy over all the data. The number of gradients drawn so far is saved in the state dict: a run
     that goes on from one draws the minibatches it would have drawn.
@@ -30,6 +30,8 @@ class MinibatchPotential(Potential):
         prior: the rest of the energy: a Potential, or None for a flat prior.
         seed: of the minibatches.
     """
+
+    stateful = True
 
     def __init__(
         self,
@@ -46,8 +48,8 @@ class MinibatchPotential(Potential):
             raise TypeError(f"loss is a callable (x, *batch) -> (..., observations); got {type(loss).__name__}")
         if not tensors or any(t.ndim == 0 or len(t) != len(tensors[0]) or len(t) == 0 for t in tensors):
             raise ValueError(
-                "data is one or more non-empty tensors with the same number of observations along their first dimension; got "
-                f"{[tuple(t.shape) for t in tensors]}"
+                "data is one or more non-empty tensors with the observations along their first dimension, as many in "
+                f"each; got {[tuple(t.shape) for t in tensors]}"
             )
         if not isinstance(batch_size, int) or batch_size < 1:
             raise ValueError(f"batch_size is a positive integer; got {batch_size!r}")
@@ -104,4 +106,3 @@ class MinibatchPotential(Potential):
 
     def extra_repr(self) -> str:
         return f"observations={self.observations}, batch_size={self.batch_size}, seed={self.seed}"
-

@@ -33,12 +33,12 @@ class BaseSDE(nn.Module, ABC):
             point = x[(slice(0, 1),) * (x.ndim - 1)]
             return self.noise.brownian_dim(self.sigma(0.0, point), point)
 
-    def plus_drift(self, y: Tensor, t: Time, x: Tensor, scale: float) -> Tensor:
-        """y + scale·b(t, x)."""
-        return torch.add(y, self.drift(t, x), alpha=scale)
+    def add_drift_(self, y: Tensor, t: Time, x: Tensor, scale: float) -> Tensor:
+        """y + scale·b(t, x), written over y: a tensor that the scheme itself has just made."""
+        return y.add_(self.drift(t, x), alpha=scale)
 
     def plus_noise(self, y: Tensor, t: Time, x: Tensor, v: Tensor, scale: float = 1.0) -> Tensor:
-        """y + scale·σ(t, x)v."""
+        """y + scale·σ(t, x)v, a new tensor."""
         return torch.add(y, self.noise.product(self.sigma(t, x), v), alpha=scale)
 
     def sum_columns(self, t: Time, points: Tensor) -> Tensor:

@@ -16,10 +16,10 @@ class SDE(BaseSDE):
 
     Args:
         drift: x (..., dim) to (..., dim).
-        diffusion: x to σ, in the form its noise type wants; for additive noise also a number or a (dim, brownian) tensor
-            (an ``nn.Parameter`` is trained).
-        noise_type: "additive" σ constant; "diagonal" (..., dim), entry i a function of x_i alone; "scalar" (..., dim, 1);
-            "isotropic" (...), σ = s(x)·I; "general" (..., dim, brownian).
+        diffusion: x to σ, in the form its noise type wants; for additive noise also a number or a (dim, brownian)
+            tensor (an ``nn.Parameter`` is trained).
+        noise_type: "additive" σ constant; "diagonal" (..., dim), entry i a function of x_i alone; "scalar" (..., dim,
+            1); "isotropic" (...), σ = s(x)·I; "general" (..., dim, brownian).
         time_dependent: drift and diffusion are called as (t, x) instead of (x).
         columns: for "general" noise, an optional way to evaluate only what SRK-ID needs: points (..., brownian, dim) to
             (..., brownian, dim), row i being column i of σ at point i. Without it σ is evaluated whole at each point.
@@ -74,8 +74,8 @@ class SDE(BaseSDE):
     def _constant(self, value: Tensor | float) -> Callable[..., Tensor]:
         if self.noise.name != "additive":
             raise TypeError(
-                f"diffusion is a callable or nn.Module for {self.noise.name} noise; a constant {type(value).__name__} is "
-                "additive noise"
+                f"diffusion is a callable or nn.Module for {self.noise.name} noise; a constant {type(value).__name__} "
+                "is additive noise"
             )
         return _Constant(value)
 

@@ -28,6 +28,8 @@ class ItoDiffusion(BaseSDE):
             of f and leaves the invariant density alone.
     """
 
+    skew: Callable[[Tensor], Tensor] | Tensor | None
+
     def __init__(
         self,
         potential: Potential,
@@ -44,7 +46,9 @@ class ItoDiffusion(BaseSDE):
         self.dim = potential.dim
         if isinstance(skew, Tensor):
             if skew.ndim != 2 or skew.shape[0] != skew.shape[1] or not torch.equal(skew, -skew.mT):
-                raise ValueError(f"a constant skew part is a (dim, dim) matrix with skew = -skewᵀ; got {tuple(skew.shape)}")
+                raise ValueError(
+                    f"a constant skew part is a (dim, dim) matrix with skew = -skewᵀ; got {tuple(skew.shape)}"
+                )
             self.register_buffer("skew", skew)
         elif skew is None or callable(skew):
             self.skew = skew
@@ -59,8 +63,7 @@ class ItoDiffusion(BaseSDE):
         covariance_gradient = self._covariance_product(x, gradient)
         drift = self._covariance_divergence(x) - covariance_gradient
         if self.skew is not None:
-            turned = (self._skew(x) @ gradient.unsqueeze(-1)).squeeze(-1)
-            drift = drift - turned
+            drift = drift - (self._skew(x) @ gradient.unsqueeze(-1)).squeeze(-1)
             if not isinstance(self.skew, Tensor):
                 drift = drift + divergence(self._skew, x)
         return 0.5 * drift
@@ -89,6 +92,7 @@ class ItoDiffusion(BaseSDE):
     def _skew(self, x: Tensor) -> Tensor:
         if isinstance(self.skew, Tensor):
             return self.skew
+        assert self.skew is not None
         value = self.skew(x)
         valid = isinstance(value, Tensor) and value.shape == (*x.shape, x.shape[-1])
         check_output(value, x, valid=valid, what="skew", expected="(..., dim, dim)")
@@ -99,9 +103,8 @@ def divergence(matrix: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """⟨∇, w⟩_i = Σ_j ∂w_ij/∂x_j at x (..., dim), for w from (..., dim) to (..., dim, dim)."""
 
     def along(direction: Tensor) -> Tensor:
-        _, derivative = torch.func.jvp(matrix, (x,), (direction.expand_as(x),))
+        derivative = torch.func.jvp(matrix, (x,), (direction.expand_as(x),))[1]
         return (derivative @ direction.unsqueeze(-1)).squeeze(-1)
 
     identity = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
     return torch.func.vmap(along)(identity).sum(0)
-

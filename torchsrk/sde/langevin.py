@@ -32,8 +32,8 @@ class Langevin(BaseSDE):
 
     # The two below save a pass over memory each, the sign and the factor √2: in a loop of cheap gradients they count.
 
-    def plus_drift(self, y: Tensor, t: Time, x: Tensor, scale: float) -> Tensor:
-        return torch.add(y, self._grad(x), alpha=-scale)
+    def add_drift_(self, y: Tensor, t: Time, x: Tensor, scale: float) -> Tensor:
+        return y.add_(self._grad(x), alpha=-scale)
 
     def plus_noise(self, y: Tensor, t: Time, x: Tensor, v: Tensor, scale: float = 1.0) -> Tensor:
         return torch.add(y, v, alpha=_SQRT2 * scale)
@@ -49,6 +49,6 @@ def check_potential(potential: object) -> None:
     """One clear error for what is not a Potential."""
     if not isinstance(potential, Potential):
         raise TypeError(
-            f"expected a Potential; got {type(potential).__name__}. FunctionPotential wraps an energy function or network, "
-            "DistributionPotential a torch distribution."
+            f"expected a Potential; got {type(potential).__name__}. FunctionPotential wraps an energy function or "
+            "network, DistributionPotential a torch distribution."
         )

@@ -54,8 +54,8 @@ class NoiseType(ABC):
     def offsets(self, sigma: Tensor, increment: Increment) -> Tensor | None:
         """The displacements Σ_j σ_j I_(j,i) of SRK-ID's stages, times √dt; None where they don't matter.
 
-        The stages stand along a dimension before the last, (..., m, dim), or share one point, (..., dim), where column i
-        only sees what H^(i) moves along it.
+        The stages stand along a dimension before the last, (..., m, dim), or share one point, (..., dim), where
+        column i only sees what H^(i) moves along it.
         """
 
     @abstractmethod

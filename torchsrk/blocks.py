@@ -1,0 +1,86 @@
+"""Blocks of particles: what makes a run the same to the last bit for any number of threads.
+
+Matrix products round differently when a library splits them between threads. So particles are cut into blocks of a size
+that depends on the dimension alone, each block runs its steps on one thread, and threads share out the blocks. Noise
+is a function of particle and step, so blocks never wait for one another within a segment of steps; and a block that
+fits the cache keeps its state there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+
+import torch
+from torch import Tensor
+
+# Entries of a block's state: half a megabyte in float32. Much smaller blocks drown in the interpreter's overhead.
+_BLOCK_ELEMENTS = 1 << 17
+
+Advance = Callable[[Tensor, int], Tensor]
+
+
+def default_block_size(x0: Tensor) -> int:
+    """Rows of x0 in a block, from the size of a row alone."""
+    rows = max(1, _BLOCK_ELEMENTS // max(1, x0[0].numel()))
+    return rows if rows < 16 else rows - rows % 16  # whole cache lines
+
+
+class Blocks:
+    """Runs ``advance(rows of the state, index of the first)`` over all blocks of a state (..., dim).
+
+    Args:
+        x0: the state to be cut along its first dimension.
+        block_size: rows a block; None for the default, under which every block runs on one thread. A given size that
+            leaves a single block leaves the threads to torch.
+        divisible: whether rows can be advanced apart; if not there is one block.
+    """
+
+    def __init__(self, x0: Tensor, block_size: int | None, divisible: bool) -> None:
+        rows = len(x0) if x0.ndim > 1 else 1
+        on_cpu = x0.device.type == "cpu"
+        size = rows
+        if x0.ndim > 1 and divisible and (on_cpu or block_size is not None):
+            size = min(rows, default_block_size(x0) if block_size is None else block_size)
+        self.starts = range(0, rows, size)
+        self.size = size
+        self._flat = x0.ndim == 1
+        self._one_thread_each = on_cpu and (block_size is None or len(self.starts) > 1)
+        self._pool: ThreadPoolExecutor | None = None
+
+    @contextmanager
+    def threads(self) -> Iterator[None]:
+        """Within: torch runs each operation on one thread, and a pool of as many threads as torch had is at hand."""
+        workers = min(torch.get_num_threads(), len(self.starts)) if self._one_thread_each else 1
+        with (
+            _one_torch_thread() if self._one_thread_each else nullcontext(),
+            ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+        ):
+            self._pool = pool if workers > 1 else None
+            yield
+
+    def run(self, advance: Advance, source: Tensor, out: Tensor) -> None:
+        """Write advance(source) to ``out``, block by block."""
+
+        def one(start: int) -> None:
+            rows = slice(None) if self._flat else slice(start, start + self.size)
+            out[rows] = advance(source[rows], start)
+
+        self.map(one)
+
+    def map(self, function: Callable[[int], object]) -> Sequence[object]:
+        """function(first row) for every block."""
+        if self._pool is None:
+            return [function(start) for start in self.starts]
+        return list(self._pool.map(function, self.starts))
+
+
+@contextmanager
+def _one_torch_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
