@@ -5,8 +5,8 @@ counter and a 64-bit key into four 32-bit words; Box-Muller turns words into nor
 holds, word by word: the component block, the particle, the low half of the step, and the high 16 bits of the step with
 the stream above them. A block is four float32 normals or two float64 normals.
 
-``philox.c`` does the same operations in the same order, and its comments explain the polynomials. The words are the
-same; the normals agree to an ulp or two, because torch's square root on the CPU is not always the nearest float.
+``philox.c`` does the same operations in the same order, each rounded once as IEEE 754 says, so the two give the same
+bits; its comments explain the polynomials.
 """
 
 from __future__ import annotations
@@ -60,6 +60,19 @@ def _horner(x: Tensor, *coefficients: float) -> Tensor:
     return value
 
 
+def _sqrt(x: Tensor) -> Tensor:
+    """The float nearest to √x. torch's own may be a unit off on the CPU, where it calls a vector library."""
+    root = x.sqrt()
+    # The exact square of the root, in two floats (Dekker, 1971), then one Newton correction from the exact remainder.
+    shifted = root * (4097.0 if x.dtype == torch.float32 else 134217729.0)
+    high = shifted - (shifted - root)
+    low = root - high
+    square = root * root
+    excess = ((high * high - square) + 2.0 * high * low) + low * low
+    corrected = root + ((x - square) - excess) / (2.0 * root)
+    return torch.where(root > 0, corrected, root)
+
+
 def _radius32(word: Tensor) -> Tensor:
     u = ((word >> 1).to(torch.float32) + 0.5) * 2.0**-31
     bits = u.view(torch.int32)
@@ -67,7 +80,7 @@ def _radius32(word: Tensor) -> Tensor:
     m = (bits - (exponent << 23)).view(torch.float32)
     s = (m - 1.0) / (m + 1.0)
     artanh = s * _horner(s * s, -0.5984878, -0.799497, -1.3333364, -4.0)
-    return (exponent.to(torch.float32) * -1.3862944 + artanh).sqrt()
+    return _sqrt(exponent.to(torch.float32) * -1.3862944 + artanh)
 
 
 def _turn32(word: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,7 +110,7 @@ def _radius64(word: Tensor) -> Tensor:
         -1.333333333333353,
         -4.0,
     )
-    return (exponent * -1.3862943611198906 + artanh).sqrt()
+    return _sqrt(exponent * -1.3862943611198906 + artanh)
 
 
 def _turn64(word: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:

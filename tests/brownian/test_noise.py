@@ -1,0 +1,106 @@
+"""What a draw depends on, and what it does not; and that draws are normal and independent.
+
+The statistical tests use fixed seeds at significance 1e-4 each: a correct generator fails one of them with a
+probability of about 1 in 1000 when the seeds are first chosen, and never again.
+"""
+
+import math
+
+import pytest
+import torch
+from scipy import stats
+
+from torchsrk.brownian import Stream, fill_normal
+from torchsrk.brownian.noise import draw_uniform
+
+LEVEL = 1e-4
+DTYPES = [torch.float32, torch.float64]
+
+
+def draw(particles, components, dtype=torch.float64, **where):
+    where = {"seed": 11, "stream": Stream.INCREMENT} | where
+    return fill_normal(torch.empty(particles, components, dtype=dtype), **where)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("components", [1, 3, 4, 20, 37])
+def test_a_particle_has_the_same_bits_in_any_batch(dtype, components):
+    whole = draw(503, components, dtype)
+    cuts = [0, 1, 2, 67, 131, 400, 503]
+    pieces = [draw(b - a, components, dtype, first_particle=a) for a, b in zip(cuts, cuts[1:], strict=False)]
+    assert torch.equal(torch.cat(pieces), whole)
+    assert torch.equal(draw(1, components, dtype, first_particle=402)[0], whole[402])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_components_do_not_depend_on_how_many_are_asked_for(dtype):
+    wide = draw(50, 40, dtype)
+    assert torch.equal(draw(50, 7, dtype), wide[:, :7])
+    assert torch.equal(draw(50, 9, dtype, first_component=12), wide[:, 12:21])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("components", [20, 3])
+def test_any_number_of_threads_gives_the_same_bits(dtype, components):
+    one = draw(1013, components, dtype, threads=1)
+    for threads in (2, 3, 7, 64, 1000):
+        assert torch.equal(draw(1013, components, dtype, threads=threads), one)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_buffer_of_many_steps_is_those_steps_one_by_one(dtype):
+    first = 2**32 - 3  # crosses the step's word boundary
+    together = fill_normal(torch.empty(6, 11, 5, dtype=dtype), seed=11, stream=0, step=first)
+    for k in range(6):
+        assert torch.equal(draw(11, 5, dtype, step=first + k), together[k])
+
+
+def test_every_coordinate_of_the_counter_matters():
+    base = {"seed": 1, "stream": 0, "step": 5, "first_particle": 9}
+    draws = [draw(1, 8, **base)]
+    for change in ({"seed": 2}, {"seed": 1 + 2**40}, {"stream": 1}, {"step": 6}, {"step": 5 + 2**33}, {"first_particle": 10}):
+        draws.append(draw(1, 8, **(base | change)))
+    values = torch.cat(draws)
+    assert len(values.flatten().unique()) == values.numel()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_draws_are_standard_normal(dtype):
+    values = draw(50_000, 20, dtype).double().flatten()
+    assert stats.kstest(values.numpy(), "norm").pvalue > LEVEL
+    # Standardised moments 1 to 6, and the mass beyond 4: each asymptotically normal with known variance.
+    n, double_factorial = len(values), [1, 1, 3, 15, 105, 945, 10395]
+    for power in range(1, 7):
+        mean = double_factorial[power // 2] if power % 2 == 0 else 0
+        spread = math.sqrt((double_factorial[power] - mean**2) / n)
+        z = (values.pow(power).mean().item() - mean) / spread
+        assert abs(z) < stats.norm.isf(LEVEL / 2), (power, z)
+    tail = stats.binomtest(int((values.abs() > 4).sum()), n, 2 * stats.norm.sf(4))
+    assert tail.pvalue > LEVEL
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("power", [1, 2])
+def test_draws_are_independent_across_everything(dtype, power):
+    """Correlations of neighbours, of values and of squares: components, particles, steps and streams."""
+    n = 20_000
+    base = draw(n, 8, dtype, step=3)
+    partners = {
+        "the other of a Box-Muller pair": (base[:, 0], base[:, 1]),
+        "the next pair of the block": (base[:, 0], base[:, 2]),
+        "the next block": (base[:, 0], base[:, 4]),
+        "the next particle": (base[:-1, 0], base[1:, 0]),
+        "the next step": (base[:, 0], draw(n, 8, dtype, step=4)[:, 0]),
+        "the next stream": (base[:, 0], draw(n, 8, dtype, step=3, stream=1)[:, 0]),
+        "the next seed": (base[:, 0], draw(n, 8, dtype, step=3, seed=12)[:, 0]),
+    }
+    for name, pair in partners.items():
+        first, second = (values.double().pow(power) for values in pair)
+        assert stats.pearsonr(first.numpy(), second.numpy()).pvalue > LEVEL, name
+
+
+def test_uniform_draws():
+    values = draw_uniform((20_000, 5), seed=3, stream=Stream.EXACT_DRAW, device=torch.device("cpu"))
+    assert values.min() > 0.0
+    assert values.max() < 1.0
+    assert stats.kstest(values.flatten().numpy(), "uniform").pvalue > LEVEL
