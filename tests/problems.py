@@ -94,5 +94,7 @@ def networks(dim: int) -> SDE:
     torch.manual_seed(0)
     drift = nn.Sequential(nn.Linear(dim, 8), nn.Tanh(), nn.Linear(8, dim))
     # One network for every entry: entry i is a function of x_i alone.
-    scale = nn.Sequential(nn.Unflatten(-1, (dim, 1)), nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1), nn.Flatten(-2), nn.Sigmoid())
+    scale = nn.Sequential(
+        nn.Unflatten(-1, (dim, 1)), nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1), nn.Flatten(-2), nn.Sigmoid()
+    )
     return SDE(drift, scale, "diagonal")

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from .blocks import Blocks
-from .brownian import FreshNoise, Increment, LevyArea, Needs
+from .brownian import BrownianPath, FreshNoise, Increment, LevyArea, Needs
 from .integrators import Integrator, integrator_named
 from .potentials import Potential
 from .sde import BaseSDE
@@ -203,7 +203,7 @@ def integrate(
     integrator: Integrator | str,
     step_size: float,
     seed: int | None = None,
-    path: NoiseSource | None = None,
+    path: BrownianPath | None = None,
     levy_area: LevyArea | None = None,
     partial_step: bool = False,
     recompute: bool = False,
@@ -224,11 +224,17 @@ def integrate(
     scheme = _check_problem(sde, x0, integrator, step_size)
     if (seed is None) == (path is None):
         raise ValueError("give exactly one of seed= (fresh noise) and path= (a BrownianPath)")
-    noise = path
-    if seed is not None:
-        shape = (*x0.shape[:-1], sde.brownian_dim(x0))
+    shape = (*x0.shape[:-1], sde.brownian_dim(x0))
+    noise: NoiseSource
+    if path is None:
+        assert seed is not None
         noise = FreshNoise(seed, shape, dtype=x0.dtype, device=x0.device, levy_area=levy_area)
-    assert noise is not None
+    else:
+        noise = path
+        if path.shape != shape or path.dtype != x0.dtype:
+            raise ValueError(
+                f"the path has shape {path.shape} in {path.dtype}; this SDE from this x0 needs {shape} in {x0.dtype}"
+            )
     plan = _plan(ts, step_size, partial_step)
     needs = scheme.required(sde)
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
+from tests.memory import run_numbers
 from torchsrk.brownian import (
     BrownianPath,
     FourierLevyArea,
@@ -136,18 +137,13 @@ def test_error_constants_of_the_tails_hold(method):
 def test_memory_is_bounded_whatever_the_number_of_terms():
     """n = 3000, m = 20: 5,000 particles would take 4.8 GB of normals at once, twice; here pieces of a few MB."""
     code = """
-import resource, torch
 from torchsrk.brownian import FourierLevyArea, StepNormals
 W = torch.randn(150, 20, dtype=torch.float64)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 FourierLevyArea(3000).sample(W, 0.01, StepNormals(0, 0))
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+print(peak() - before)
 """
-    import subprocess
-    import sys
-
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(run.stdout) < 60.0  # all at once: 2 x 72 MB for 150 particles
+    assert run_numbers(code)[0] < 60.0  # all at once: 2 x 72 MB for 150 particles
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
@@ -159,10 +155,12 @@ def test_areas_do_not_depend_on_the_batch(method):
 
 
 def test_one_brownian_motion_has_no_area():
-    assert torch.equal(MrongowiusRoesslerLevyArea().sample(torch.ones(3, 1), 0.1, StepNormals(0, 0)), torch.zeros(3, 1, 1))
+    assert torch.equal(
+        MrongowiusRoesslerLevyArea().sample(torch.ones(3, 1), 0.1, StepNormals(0, 0)), torch.zeros(3, 1, 1)
+    )
 
 
 @pytest.mark.parametrize("arguments", [{"terms": 0}, {"terms": 2.5}, {"order": 0.0}])
 def test_bad_arguments(arguments):
-    with pytest.raises(ValueError, match="terms|order"):
+    with pytest.raises(ValueError, match=r"terms|order"):
         MrongowiusRoesslerLevyArea(**arguments)

@@ -5,6 +5,7 @@ probability of about 1 in 1000 when the seeds are first chosen, and never again.
 """
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -27,7 +28,7 @@ def draw(particles, components, dtype=torch.float64, **where):
 def test_a_particle_has_the_same_bits_in_any_batch(dtype, components):
     whole = draw(503, components, dtype)
     cuts = [0, 1, 2, 67, 131, 400, 503]
-    pieces = [draw(b - a, components, dtype, first_particle=a) for a, b in zip(cuts, cuts[1:], strict=False)]
+    pieces = [draw(b - a, components, dtype, first_particle=a) for a, b in pairwise(cuts)]
     assert torch.equal(torch.cat(pieces), whole)
     assert torch.equal(draw(1, components, dtype, first_particle=402)[0], whole[402])
 
@@ -55,12 +56,24 @@ def test_a_buffer_of_many_steps_is_those_steps_one_by_one(dtype):
         assert torch.equal(draw(11, 5, dtype, step=first + k), together[k])
 
 
+def test_nothing_asked_for_is_nothing_drawn():
+    for shape in ((0, 3), (3, 0), (0, 2, 2)):
+        assert fill_normal(torch.empty(shape), seed=0, stream=0).numel() == 0
+    assert draw_uniform((0, 1), seed=0, stream=0, device=torch.device("cpu")).shape == (0, 1)
+
+
 def test_every_coordinate_of_the_counter_matters():
     base = {"seed": 1, "stream": 0, "step": 5, "first_particle": 9}
-    draws = [draw(1, 8, **base)]
-    for change in ({"seed": 2}, {"seed": 1 + 2**40}, {"stream": 1}, {"step": 6}, {"step": 5 + 2**33}, {"first_particle": 10}):
-        draws.append(draw(1, 8, **(base | change)))
-    values = torch.cat(draws)
+    changes = (
+        {},
+        {"seed": 2},
+        {"seed": 1 + 2**40},
+        {"stream": 1},
+        {"step": 6},
+        {"step": 5 + 2**33},
+        {"first_particle": 10},
+    )
+    values = torch.cat([draw(1, 8, **(base | change)) for change in changes])
     assert len(values.flatten().unique()) == values.numel()
 
 

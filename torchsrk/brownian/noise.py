@@ -96,14 +96,17 @@ def draw_uniform(shape: tuple[int, int], *, seed: int, stream: int, step: int = 
     """Uniform float64 numbers in (0, 1) with 32 random bits, (particles, components)."""
     particles, components = shape
     blocks = -(-components // 4)
-    drawn = philox.words(
-        seed=seed,
-        particle=torch.arange(particles, device=device).unsqueeze(-1),
-        step=torch.tensor(step, device=device),
-        stream=int(stream),
-        block=torch.arange(blocks, device=device),
-    )
-    return (drawn.flatten(1)[:, :components].to(torch.float64) + 0.5) * 2.0**-32
+    where = {"seed": seed, "stream": int(stream)}
+    kernel = native.library() if device.type == "cpu" else None
+    if kernel is not None:
+        drawn = torch.empty(1, particles, 4 * blocks, dtype=torch.int32)
+        native.fill(kernel, drawn, first_particle=0, first_step=step, first_block=0, scale=1.0, **where)
+        drawn = drawn[0].long() & philox.WORD
+    else:
+        particle, block = torch.arange(particles, device=device), torch.arange(blocks, device=device)
+        at_step = torch.tensor(step, device=device)
+        drawn = philox.words(particle=particle.unsqueeze(-1), step=at_step, block=block, **where).flatten(1)
+    return (drawn[:, :components].to(torch.float64) + 0.5) * 2.0**-32
 
 
 @dataclass(frozen=True)

@@ -330,6 +330,8 @@ void torchsrk_fill(void *out, int kind, uint64_t seed, uint32_t first_particle, 
     const Request request = {seed,  first_step, first_particle, first_block, stream, steps, particles,
                              row_bytes, scale,  kind,           out};
     const int64_t rows = steps * particles;
+    if (rows <= 0 || row_bytes <= 0)
+        return;
     pthread_t handles[MAX_THREADS];
     Shard shards[MAX_THREADS];
     int started[MAX_THREADS] = {0};

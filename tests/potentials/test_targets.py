@@ -1,0 +1,132 @@
+"""The paper's targets: closed forms and exact draws. Significance 1e-4 a test, fixed seeds."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, stats
+
+from tests.problems import mixture
+from torchsrk import Langevin
+from torchsrk.potentials import DistributionPotential, FunctionPotential, GaussianMixture, LogisticRegression, NonConvex
+
+LEVEL = 1e-4
+Z = stats.norm.isf(LEVEL / 2)
+
+
+def test_mixture_is_the_mixtures_log_density():
+    shift = torch.tensor([0.3, -0.6])
+    components = torch.distributions.MultivariateNormal(torch.stack((shift, -shift)), torch.eye(2))
+    density = torch.distributions.MixtureSameFamily(torch.distributions.Categorical(torch.ones(2)), components)
+    x = torch.linspace(-4.0, 4.0, 20).reshape(10, 2)
+    # log ½ and the Gaussian's normaliser are the constant that an energy leaves out.
+    constant = math.log(2.0) + math.log(2.0 * math.pi)
+    torch.testing.assert_close(GaussianMixture(shift)(x), -density.log_prob(x) - constant)
+
+
+def test_mixture_constants():
+    target = mixture(20)
+    assert target.strong_convexity == pytest.approx(0.5)
+    assert target.smoothness == 1.0
+    assert GaussianMixture(torch.tensor([2.0, 0.0])).strong_convexity is None
+
+
+def test_mixture_draws_are_exact():
+    target = GaussianMixture(torch.tensor([1.5, -0.5]))
+    draws = target.sample((20_000,), seed=2)
+    direction = target.shift / target.shift.norm()
+    centre = float(target.shift.norm())
+
+    def along(value):
+        return 0.5 * stats.norm.cdf(value - centre) + 0.5 * stats.norm.cdf(value + centre)
+
+    assert stats.kstest((draws @ direction).numpy(), along).pvalue > LEVEL
+    across = draws @ torch.tensor([-direction[1], direction[0]])
+    assert stats.kstest(across.numpy(), "norm").pvalue > LEVEL
+    squared = draws.square().sum(-1)
+    assert abs(squared.mean() - target.second_moment()) < Z * squared.std() / math.sqrt(len(squared))
+
+
+@pytest.mark.parametrize("dim", [1, 3, 10])
+def test_non_convex_draws_are_exact(dim):
+    target = NonConvex(beta=0.33, gamma=0.5, dim=dim)
+    draws = target.sample((20_000,), seed=2, dtype=torch.float64)
+
+    def density(r):
+        return r ** (dim - 1) * math.exp(-float(target(torch.tensor([r] + [0.0] * (dim - 1)))))
+
+    grid = np.linspace(0.0, 60.0, 601)
+    masses = [integrate.quad(density, a, b)[0] for a, b in pairwise(grid)]
+    cumulative = np.concatenate(([0.0], np.cumsum(masses))) / np.sum(masses)
+    radius = draws.norm(dim=-1).numpy()
+    assert stats.kstest(radius, lambda r: np.interp(r, grid, cumulative)).pvalue > LEVEL
+    assert abs((draws[:, 0] > 0).double().mean() - 0.5) < Z * 0.5 / math.sqrt(len(draws))
+    squared = draws.square().sum(-1)
+    assert abs(squared.mean() - target.second_moment()) < Z * squared.std() / math.sqrt(len(squared))
+
+
+@pytest.mark.parametrize("target", [mixture(3), NonConvex(2.0, 0.5, 3)], ids=["mixture", "non-convex"])
+def test_draws_are_seeded_and_shaped(target):
+    assert torch.equal(target.sample((4, 5), seed=1), target.sample((4, 5), seed=1))
+    assert not torch.equal(target.sample((4, 5), seed=1), target.sample((4, 5), seed=2))
+    assert target.sample((4, 5), seed=1).shape == (4, 5, 3)
+    assert target.sample(seed=1).shape == (3,)
+    assert target.sample((0,), seed=1).shape == (0, 3)
+    with pytest.raises(ValueError, match="non-negative"):
+        target.sample((-1,), seed=1)
+
+
+def test_non_convex_dissipativity():
+    assert NonConvex(0.33, 0.5, 1).dissipativity == pytest.approx(0.5 - 1 / (8 * math.sqrt(0.33)))
+    assert NonConvex(2.0, 1.0, 2).dissipativity == pytest.approx(0.5 - 1 / math.sqrt(2) - 2 / (8 * math.sqrt(2)))
+
+
+def test_regression_is_the_stated_bernoulli_model():
+    features = torch.tensor([[1.0, 2.0], [-1.0, 0.5], [0.3, -0.7]])
+    labels = torch.tensor([1.0, 0.0, 1.0])
+    target = LogisticRegression(features, labels, alpha=0.8)
+    theta = torch.tensor([[0.2, -0.4], [1.0, 1.0]])
+    model = torch.distributions.Bernoulli(logits=theta @ features.T)
+    prior = 0.4 * ((theta @ features.T).square().sum(-1) / 3)
+    torch.testing.assert_close(target(theta), -model.log_prob(labels).sum(-1) + prior)
+
+
+def test_synthetic_regression_data():
+    target = LogisticRegression.synthetic(1000, 20, seed=5, dtype=torch.float64)
+    assert float(target.features.norm()) == pytest.approx(math.sqrt(20))
+    assert len(target.features.abs().unique()) <= 2  # signs times one number, up to rounding
+    assert target.alpha == pytest.approx(0.3 * 20 / math.pi**2)
+    again = LogisticRegression.synthetic(1000, 20, seed=5, dtype=torch.float64)
+    assert torch.equal(target.features, again.features)
+    # Labels follow the model at (1, ..., 1): the score there has mean zero.
+    probability = torch.sigmoid(target.features.sum(-1))
+    z = float((target.labels - probability).sum() / (probability * (1 - probability)).sum().sqrt())
+    assert abs(z) < Z
+    assert LogisticRegression.synthetic(50, 2, seed=1).features.dtype == torch.float32
+
+
+def test_distribution_potential_scalar_and_independent():
+    scalar = DistributionPotential(torch.distributions.StudentT(3.0))
+    x = torch.linspace(-2.0, 2.0, 5).unsqueeze(-1)
+    torch.testing.assert_close(scalar(x), -torch.distributions.StudentT(3.0).log_prob(x.squeeze(-1)))
+    several = torch.distributions.Independent(torch.distributions.Normal(torch.zeros(4), torch.ones(4)), 1)
+    assert DistributionPotential(several).dim == 4
+
+
+def test_a_flat_energy_has_gradient_zero():
+    flat = FunctionPotential(lambda x: torch.zeros(x.shape[:-1]))
+    assert torch.equal(flat.grad(torch.ones(3, 2)), torch.zeros(3, 2))
+
+
+def test_networks_register():
+    class Energy(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x).squeeze(-1)
+
+    potential = FunctionPotential(Energy(2, 1), dim=2)
+    assert {name for name, _ in Langevin(potential).named_parameters()} == {
+        "potential.energy.weight",
+        "potential.energy.bias",
+    }
