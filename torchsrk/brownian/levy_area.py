@@ -148,10 +148,9 @@ class MrongowiusRoesslerLevyArea(LevyArea):
 
 def _strictly_upper(entries: Tensor, m: int) -> Tensor:
     """The (particles, m, m) matrices with the given entries above the diagonal, row by row, and 0 elsewhere."""
-    matrix = entries.new_zeros(len(entries), m, m)
     row, column = torch.triu_indices(m, m, 1, device=entries.device)
-    matrix[:, row, column] = entries
-    return matrix
+    flat = entries.new_zeros(len(entries), m * m).scatter_(1, (row * m + column).expand(len(entries), -1), entries)
+    return flat.view(-1, m, m)
 
 
 def _trigamma(n: int) -> float:

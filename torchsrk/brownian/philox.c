@@ -16,6 +16,7 @@
 #define LANES 64 /* blocks drawn together: few enough for the first-level cache, many for the vector units */
 #define MAX_THREADS 64
 #define BLOCK_BYTES 16
+#define SHARD_BYTES (1 << 18)
 
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
@@ -310,40 +311,42 @@ static void fill_rows(const Request *request, int64_t first_row, int64_t last_ro
     }
 }
 
+/* Rows are dealt out in shards to whichever thread is free, so that a slow core does not hold up the others. */
 typedef struct {
     const Request *request;
-    int64_t first_row, last_row;
-} Shard;
+    int64_t rows, shard_rows, next_row;
+} Queue;
 
-static void *fill_shard(void *argument)
+static void *fill_shards(void *argument)
 {
-    const Shard *shard = argument;
-    fill_rows(shard->request, shard->first_row, shard->last_row);
-    return 0;
+    Queue *queue = argument;
+    for (;;) {
+        const int64_t first = __atomic_fetch_add(&queue->next_row, queue->shard_rows, __ATOMIC_RELAXED);
+        if (first >= queue->rows)
+            return 0;
+        const int64_t last = first + queue->shard_rows;
+        fill_rows(queue->request, first, last < queue->rows ? last : queue->rows);
+    }
 }
 
-/* Rows are dealt to threads in contiguous shards. A thread that can't be started has its shard filled here. */
+/* Threads are started for the call: no state outlives it, so it is safe after a fork and beside any other pool. */
 void torchsrk_fill(void *out, int kind, uint64_t seed, uint32_t first_particle, uint64_t first_step, uint32_t stream,
                    uint32_t first_block, int64_t steps, int64_t particles, int64_t row_bytes, double scale,
                    int threads)
 {
     const Request request = {seed,  first_step, first_particle, first_block, stream, steps, particles,
                              row_bytes, scale,  kind,           out};
-    const int64_t rows = steps * particles;
-    if (rows <= 0 || row_bytes <= 0)
-        return;
+    Queue queue = {&request, steps * particles, steps * particles, 0};
     pthread_t handles[MAX_THREADS];
-    Shard shards[MAX_THREADS];
-    int started[MAX_THREADS] = {0};
-    threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
-    for (int i = 0; i < threads; i++) {
-        shards[i] = (Shard){&request, rows * i / threads, rows * (i + 1) / threads};
-        started[i] = i > 0 && pthread_create(&handles[i], 0, fill_shard, &shards[i]) == 0;
-    }
-    for (int i = 0; i < threads; i++)
-        if (!started[i])
-            fill_shard(&shards[i]);
-    for (int i = 1; i < threads; i++)
-        if (started[i])
-            pthread_join(handles[i], 0);
+    int started = 0;
+    if (queue.rows <= 0 || row_bytes <= 0)
+        return;
+    if (threads > 1)
+        queue.shard_rows = 1 + SHARD_BYTES / row_bytes;
+    threads = threads > MAX_THREADS ? MAX_THREADS : threads;
+    while (started < threads - 1 && pthread_create(&handles[started], 0, fill_shards, &queue) == 0)
+        started++;
+    fill_shards(&queue);
+    for (int i = 0; i < started; i++)
+        pthread_join(handles[i], 0);
 }
