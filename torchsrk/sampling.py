@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from heapq import merge
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -122,27 +123,26 @@ def sample(
     chain = _Chain(sde, scheme, float(step_size), seed, first_particle, levy_area, sde.brownian_dim(x0))
     callbacks = tuple(callbacks)
 
-    start, end = first_step, first_step + burn_in + num_steps
-    state, previous = x0.detach().clone(memory_format=torch.contiguous_format), torch.empty_like(x0)
+    state = x0.detach().clone(memory_format=torch.contiguous_format)
+    previous = torch.empty_like(state)
     trajectory = None if thin is None else state.new_empty(num_steps // thin, *state.shape)
     blocks = Blocks(state, block_size, divisible=not _is_stateful(sde))
-    with torch.no_grad(), blocks.threads(), _progress_bar(end - start, progress, scheme, step_size) as bar:
-        step = start
-        while step < end:
-            kept = step - start - burn_in
-            stop = min(end, step + (1 if callbacks else check_every))
-            if thin is not None:  # stop at the next state to keep
-                stop = min(stop, step - kept + max(0, kept) // thin * thin + thin)
+    kept_from, end = first_step + burn_in, first_step + burn_in + num_steps
+    keep_at = range(0) if thin is None else range(kept_from + thin, end + 1, thin)
+    look_at = range(first_step, end, 1 if callbacks else check_every)
+    with torch.no_grad(), blocks.threads(), _progress_bar(burn_in + num_steps, progress, scheme, step_size) as bar:
+        for start, stop in pairwise(merge(look_at, keep_at, (end,))):
+            if start == stop:
+                continue
             state, previous = previous, state
-            blocks.run(partial(chain.advance, first=step, last=stop), previous, state)
+            blocks.run(partial(chain.advance, first=start, last=stop), previous, state)
             if not _is_finite(state):
-                raise chain.locate_failure(blocks, previous, state, step, stop)
-            bar.update(stop - step)
-            step, kept = stop, stop - start - burn_in
+                raise chain.locate_failure(blocks, previous, state, start, stop)
+            bar.update(stop - start)
             for callback in callbacks:
-                callback(step, state.clone())
-            if trajectory is not None and thin is not None and kept > 0 and kept % thin == 0:
-                trajectory[kept // thin - 1] = state
+                callback(stop, state.clone())
+            if trajectory is not None and stop in keep_at:
+                trajectory[keep_at.index(stop)] = state
     return Run(final=state, trajectory=trajectory, step=end)
 
 

@@ -9,10 +9,12 @@ from itertools import pairwise
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
-from torchsrk.brownian import Stream, fill_normal
-from torchsrk.brownian.noise import draw_uniform
+from torchsrk.brownian import Stream, fill_normal, philox
+from torchsrk.brownian.noise import draw_uniform, fill_normal_reference
 
 LEVEL = 1e-4
 DTYPES = [torch.float32, torch.float64]
@@ -75,6 +77,36 @@ def test_every_coordinate_of_the_counter_matters():
     )
     values = torch.cat([draw(1, 8, **(base | change)) for change in changes])
     assert len(values.flatten().unique()) == values.numel()
+
+
+@given(
+    dtype=st.sampled_from(DTYPES),
+    seed=st.integers(0, 2**64 - 1),
+    step=st.integers(0, 2**48 - 4),
+    stream=st.integers(0, 2**16 - 1),
+    first_particle=st.integers(0, 2**32 - 200),
+    shape=st.tuples(st.integers(1, 3), st.integers(1, 130), st.integers(1, 40)),
+    first_block_of_four=st.integers(0, 2**20),
+    threads=st.integers(1, 4),
+)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_kernel_and_definition_agree_anywhere(
+    dtype, seed, step, stream, first_particle, shape, first_block_of_four, threads
+):
+    drawn, defined = torch.empty(shape, dtype=dtype), torch.empty(shape, dtype=dtype)
+    where = {"seed": seed, "stream": stream, "step": step, "first_particle": first_particle}
+    fill_normal(drawn, first_component=4 * first_block_of_four, threads=threads, **where)
+    block = 4 * first_block_of_four // philox.normals_per_block(dtype)
+    fill_normal_reference(defined, seed, stream, step, first_particle, block, 1.0)
+    assert torch.equal(drawn, defined)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_cuda_draws_the_same_bits(dtype):
+    there = fill_normal(torch.empty(500, 7, dtype=dtype, device="cuda"), seed=11, stream=0)
+    assert torch.equal(there.cpu(), draw(500, 7, dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -43,6 +43,19 @@ def test_gradient_is_autograds(name, dtype):
     torch.testing.assert_close(gradient, expected)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "distribution"])
+@pytest.mark.parametrize("device", ["meta", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_any_device(name, device):
+    """On "meta" a hidden copy to the host, or a tensor made on the wrong device, raises."""
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    potential, dim = potentials()[name]
+    x = torch.ones(5, dim, device=device)
+    potential.to(device)
+    assert potential(x).device.type == device
+    assert potential.grad(x).device.type == device
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_gradient_is_differentiable_when_grad_mode_is_on_and_only_then(name):
     potential, dim = potentials()[name]
