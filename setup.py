@@ -31,7 +31,7 @@ setup(
     install_requires=["torch>=2.6", "torchsde>=0.2.6", "numpy>=1.26", "tqdm>=4.66", "matplotlib>=3.8"],
     extras_require={
         "dev": ["pytest>=8", "hypothesis>=6.100", "scipy>=1.11", "ruff>=0.6", "mypy>=1.10", "types-tqdm"],
-        "bench": [],
+        "bench": ["scipy>=1.11"],
     },
     classifiers=[
         "Intended Audience :: Science/Research",

@@ -1,7 +1,7 @@
 """The loop: reproducible to the bit, bounded in memory, right in law, differentiable."""
 
 import math
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 import torch
@@ -202,13 +202,13 @@ def test_levy_area_can_be_chosen():
 # ------------------------------------------------------------------------------------------------------- integrate
 
 
-@pytest.mark.parametrize("name", ["langevin", "diagonal", "general", "isotropic", "timed"])
-@pytest.mark.parametrize("scheme", ["em", "srk-ld", "srk-id"])
+@pytest.mark.parametrize(
+    ("name", "scheme"),
+    [("langevin", "srk-ld"), *product(["langevin", "diagonal", "general", "isotropic", "timed"], ["em", "srk-id"])],
+)
 @pytest.mark.parametrize("recompute", [False, True])
 def test_gradients_in_the_start(name, scheme, recompute):
     sde, dim = sdes()[name]
-    if scheme == "srk-ld" and sde.noise.name != "additive":
-        pytest.skip("SRK-LD serves additive noise alone")
     x0 = torch.linspace(-1.0, 1.0, 2 * dim).reshape(2, dim).requires_grad_()
 
     def solve(x):

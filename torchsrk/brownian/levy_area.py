@@ -124,7 +124,7 @@ class WiktorssonLevyArea(LevyArea):
     def _tail(self, w: Tensor, size: float, normals: StepNormals, first_row: int) -> Tensor:
         m = w.shape[-1]
         drawn = normals.draw(Stream.LEVY_TAIL, w, m * (m - 1) // 2, first_row=first_row)
-        lower = _strictly_upper(drawn * size, m).mT
+        lower = strictly_upper(drawn * size, m).mT
         skew_times_w = ((lower - lower.mT) @ w.unsqueeze(-1)).squeeze(-1)
         weight = 1.0 + (1.0 + w.square().sum(-1, keepdim=True)).sqrt()
         return lower + (skew_times_w / weight).unsqueeze(-1) * w.unsqueeze(-2)
@@ -143,10 +143,10 @@ class MrongowiusRoesslerLevyArea(LevyArea):
         m = w.shape[-1]
         drawn = normals.draw(Stream.LEVY_TAIL, w, m + m * (m - 1) // 2, first_row=first_row).mul_(size)
         psi, upper = drawn[:, :m], drawn[:, m:]
-        return torch.addcmul(_strictly_upper(upper, m), w.unsqueeze(-1), psi.unsqueeze(-2))
+        return torch.addcmul(strictly_upper(upper, m), w.unsqueeze(-1), psi.unsqueeze(-2))
 
 
-def _strictly_upper(entries: Tensor, m: int) -> Tensor:
+def strictly_upper(entries: Tensor, m: int) -> Tensor:
     """The (particles, m, m) matrices with the given entries above the diagonal, row by row, and 0 elsewhere."""
     row, column = torch.triu_indices(m, m, 1, device=entries.device)
     flat = entries.new_zeros(len(entries), m * m).scatter_(1, (row * m + column).expand(len(entries), -1), entries)

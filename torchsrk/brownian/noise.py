@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import native, philox
 
-MAX_SEED, MAX_PARTICLES, MAX_STEPS = 2**64, 2**32, 2**48
+MAX_PARTICLES, MAX_STEPS = 2**32, 2**48
 _REFERENCE_BLOCKS = 1 << 18  # blocks drawn together by tensor operations: bounds their temporaries to some 50 MB
 
 
@@ -94,6 +94,7 @@ def fill_normal_reference(
 
 def draw_uniform(shape: tuple[int, int], *, seed: int, stream: int, step: int = 0, device: torch.device) -> Tensor:
     """Uniform float64 numbers in (0, 1) with 32 random bits, (particles, components)."""
+    check_seed(seed)
     particles, components = shape
     blocks = -(-components // 4)
     where = {"seed": seed, "stream": int(stream)}
@@ -130,6 +131,12 @@ class StepNormals:
         )
 
 
+def check_seed(seed: int) -> None:
+    """One clear error for what can't be a seed."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
+        raise ValueError(f"a seed is an integer from 0 to 2**64 - 1; got {seed!r}")
+
+
 def _check(out: Tensor, seed: int, step: int, first_particle: int, first_component: int) -> None:
     if out.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"noise comes in float32 or float64; the tensor to fill is {out.dtype}")
@@ -138,8 +145,7 @@ def _check(out: Tensor, seed: int, step: int, first_particle: int, first_compone
             "the tensor to fill must be contiguous, (particles, components) or (steps, particles, components); it has "
             f"shape {tuple(out.shape)} and strides {out.stride()}"
         )
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < MAX_SEED:
-        raise ValueError(f"a seed is an integer from 0 to 2**64 - 1; got {seed!r}")
+    check_seed(seed)
     if first_particle < 0 or first_particle + out.shape[1] > MAX_PARTICLES:
         raise ValueError(f"particles are numbered from 0 to 2**32 - 1; got {first_particle} and {out.shape[1]} more")
     if step < 0 or step + out.shape[0] > MAX_STEPS:

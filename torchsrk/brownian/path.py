@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .increment import Increment, Needs
-from .levy_area import _strictly_upper
+from .levy_area import strictly_upper
 from .noise import Stream, fill_normal
 
 _CHUNK_ELEMENTS = 1 << 22  # entries of W held at once while an area is composed
@@ -142,4 +142,4 @@ class BrownianPath:
         fill_normal(drawn, seed=self.seed, stream=Stream.PATH_AREA, step=first)
         psi, upper = drawn[..., :m], drawn[..., m:].sum(0)
         mixed = torch.bmm(H.permute(1, 2, 0), psi.transpose(0, 1)) * math.sqrt(self.dt / 5.0)
-        return mixed + _strictly_upper(upper, m) * (self.dt / math.sqrt(20.0))
+        return mixed + strictly_upper(upper, m) * (self.dt / math.sqrt(20.0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
@@ -34,7 +33,7 @@ class Integrator(ABC):
     gradients_per_step: ClassVar[int]
 
     def __init_subclass__(cls) -> None:
-        if not inspect.isabstract(cls):
+        if "name" in vars(cls):
             _REGISTRY[cls.name] = cls
 
     @abstractmethod

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ..brownian.noise import MAX_SEED, Stream, draw_uniform
+from ..brownian.noise import Stream, check_seed, draw_uniform
 from .base import Potential, check_energy, gradient_of_sum
 
 
@@ -55,8 +55,7 @@ class MinibatchPotential(Potential):
             raise ValueError(f"batch_size is a positive integer; got {batch_size!r}")
         if prior is not None and not isinstance(prior, Potential):
             raise TypeError(f"prior is a Potential (FunctionPotential wraps a callable); got {type(prior).__name__}")
-        if not isinstance(seed, int) or not 0 <= seed < MAX_SEED:
-            raise ValueError(f"a seed is an integer from 0 to 2**64 - 1; got {seed!r}")
+        check_seed(seed)
         self.loss, self.prior = loss, prior
         self.dim = None if prior is None else prior.dim
         self.observations, self.batch_size, self.seed = len(tensors[0]), batch_size, seed

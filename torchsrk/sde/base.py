@@ -57,7 +57,7 @@ class BaseSDE(nn.Module, ABC):
     def g(self, t: Time, y: Tensor) -> Tensor:
         """The diffusion, as torchsde wants it: the diagonal if diagonal, else the matrix."""
         sigma = self.sigma(t, y)
-        return sigma if self.noise.name == "diagonal" else self.noise.matrix(sigma, y)
+        return sigma if self.noise_type == "diagonal" else self.noise.matrix(sigma, y)
 
 
 def check_output(value: object, x: Tensor, *, valid: bool, what: str, expected: str) -> None:

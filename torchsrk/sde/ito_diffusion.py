@@ -40,8 +40,8 @@ class ItoDiffusion(BaseSDE):
     ) -> None:
         super().__init__()
         check_potential(potential)
-        self._coefficients = SDE(potential.grad, diffusion, noise_type)
-        self.noise = self._coefficients.noise
+        self.coefficients = SDE(potential.grad, diffusion, noise_type)
+        self.noise = self.coefficients.noise
         self.potential = potential
         self.dim = potential.dim
         if isinstance(skew, Tensor):
@@ -56,10 +56,10 @@ class ItoDiffusion(BaseSDE):
             raise TypeError(f"skew is a tensor, a callable or None; got {type(skew).__name__}")
 
     def sigma(self, t: Time, x: Tensor) -> Tensor:
-        return self._coefficients.sigma(t, x)
+        return self.coefficients.sigma(t, x)
 
     def drift(self, t: Time, x: Tensor) -> Tensor:
-        gradient = self._coefficients.drift(t, x)
+        gradient = self.coefficients.drift(t, x)
         covariance_gradient = self._covariance_product(x, gradient)
         drift = self._covariance_divergence(x) - covariance_gradient
         if self.skew is not None:
