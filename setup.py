@@ -28,7 +28,15 @@ setup(
     packages=find_packages(include=["torchsrk", "torchsrk.*"]),
     package_data={"torchsrk": ["py.typed"], "torchsrk.brownian": ["philox.c"]},
     ext_modules=[NOISE_KERNEL],
-    install_requires=["torch>=2.6", "torchsde>=0.2.6", "numpy>=1.26", "tqdm>=4.66", "matplotlib>=3.8"],
+    install_requires=[
+        "torch>=2.6",
+        "torchsde>=0.2.6",
+        "numpy>=1.26",
+        "tqdm>=4.66",
+        "matplotlib>=3.8",
+        "geomloss>=0.2.6",
+        "POT>=0.9.4",
+    ],
     extras_require={
         "dev": ["pytest>=8", "hypothesis>=6.100", "scipy>=1.11", "ruff>=0.6", "mypy>=1.10", "types-tqdm"],
         "bench": ["scipy>=1.11"],

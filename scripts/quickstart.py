@@ -16,7 +16,7 @@ from torchsrk.integrators import integrator_named
 from torchsrk.potentials import GaussianMixture
 
 DIM = 20
-SWEEP = (0.05, 0.1, 0.2, 0.4, 0.8)
+SWEEP = (0.05, 0.1, 0.2, 0.5, 0.8)
 LABELS = {"em": "Euler-Maruyama", "srk-ld": "SRK-LD"}
 
 

@@ -25,6 +25,8 @@ class Stream(IntEnum):
     PATH_AREA = 5
     EXACT_DRAW = 6
     MINIBATCH = 7
+    SUBSAMPLE = 8
+    PROJECTION = 9
 
 
 def fill_normal(

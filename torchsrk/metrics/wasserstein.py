@@ -1,0 +1,188 @@
+"""Wasserstein-2 distances: exact, entropic, corrected for the bias of finite clouds, sliced, and between Gaussians."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..brownian.noise import Stream, draw_uniform, fill_normal
+from .clouds import centred, check_clouds, squared_distance_factors
+
+_METHODS = ("auto", "exact", "sinkhorn")
+_MAX_PIVOTS = 10**9  # of the network simplex: it stops by itself long before
+
+
+class Estimate(NamedTuple):
+    """A mean over repeats and its standard error."""
+
+    mean: float
+    standard_error: float
+
+
+def wasserstein2_squared(
+    x: Tensor,
+    y: Tensor,
+    method: str = "auto",
+    *,
+    x_weights: Tensor | None = None,
+    y_weights: Tensor | None = None,
+    blur: float | None = None,
+    scaling: float = 0.9,
+) -> Tensor:
+    """The squared Wasserstein-2 distance between two clouds; differentiable in the points.
+
+    Args:
+        x, y: (points, dim), of any two sizes; both methods hold matrices of (points of x) × (points of y).
+        method: "exact" solves the transport problem on the CPU (POT's network simplex, in float64). "sinkhorn" is
+            geomloss's debiased divergence on the clouds' device, quicker on a GPU and a little low: with the default
+            blur 0.97 to 0.99 of the exact value for 2,000 points in 2-D and 20-D (scripts/bench_scoring.py). "auto" is
+            "exact" for clouds on the CPU and "sinkhorn" elsewhere.
+        x_weights, y_weights: non-negative, one a point; each is normalised to sum to 1. Uniform by default.
+        blur: Sinkhorn's resolution, in the unit of x; by default a tenth of the median distance from a point of x to
+            its nearest in y. Smaller is nearer to exact, and slower.
+        scaling: Sinkhorn's annealing, between 0 and 1: nearer to 1 is nearer to exact, and slower.
+    """
+    check_clouds(x=x, y=y)
+    if method not in _METHODS:
+        raise ValueError(f"method is one of {', '.join(map(repr, _METHODS))}; got {method!r}")
+    a, b = _weights("x_weights", x_weights, x), _weights("y_weights", y_weights, y)
+    x, y = centred(x, y)
+    if method == "exact" or (method == "auto" and x.device.type == "cpu"):
+        return _exact(x, y, a, b)
+    if blur is not None and not 0.0 < blur < math.inf:
+        raise ValueError(f"blur is a positive length; got {blur!r}")
+    if not 0.0 < scaling < 1.0:
+        raise ValueError(f"scaling is between 0 and 1; got {scaling!r}")
+    return _sinkhorn(x, y, a, b, _default_blur(x, y) if blur is None else blur, scaling)
+
+
+def corrected_wasserstein2_squared(
+    x: Tensor,
+    x2: Tensor,
+    y: Tensor,
+    y2: Tensor,
+    *,
+    method: str = "auto",
+    repeats: int | None = None,
+    subsample: int | None = None,
+    seed: int | None = None,
+) -> Tensor | Estimate:
+    """½[W²(x, y) + W²(x2, y2) - W²(x, x2) - W²(y, y2)]: the paper's estimator, whose bias vanishes for equal laws.
+
+    x and x2 are independent clouds of one law, y and y2 of the other. It may be negative, and is not clipped.
+
+    Args:
+        method: as for ``wasserstein2_squared``.
+        repeats: draw that many times ``subsample`` points from each cloud, without replacement and afresh, and give
+            the mean over repeats with its standard error. Needs ``seed``.
+    """
+    check_clouds(x=x, x2=x2, y=y, y2=y2)
+    if repeats is None:
+        if subsample is not None or seed is not None:
+            raise ValueError("subsample and seed go with repeats")
+        return _corrected(x, x2, y, y2, method)
+    smallest = min(map(len, (x, x2, y, y2)))
+    if repeats < 2 or subsample is None or seed is None or not 1 <= subsample <= smallest:
+        raise ValueError(
+            f"repeats needs at least 2 of them, a seed, and a subsample of 1 to {smallest} points (the smallest cloud); "
+            f"got repeats={repeats}, seed={seed}, subsample={subsample}"
+        )
+    values = []
+    for repeat in range(repeats):
+        drawn = [
+            cloud[_choose(len(cloud), subsample, seed, 4 * repeat + k, cloud.device)]
+            for k, cloud in enumerate((x, x2, y, y2))
+        ]
+        values.append(_corrected(drawn[0], drawn[1], drawn[2], drawn[3], method).double())
+    stacked = torch.stack(values)
+    return Estimate(float(stacked.mean()), float(stacked.std()) / math.sqrt(repeats))
+
+
+def gaussian_wasserstein2_squared(m1: Tensor, S1: Tensor, m2: Tensor, S2: Tensor) -> Tensor:
+    """‖m1 - m2‖² + tr(S1 + S2 - 2(S1^½ S2 S1^½)^½), between N(m1, S1) and N(m2, S2)."""
+    for name, mean, covariance in (("first", m1, S1), ("second", m2, S2)):
+        if mean.ndim != 1 or mean.shape != m1.shape or covariance.shape != (len(m1), len(m1)):
+            raise ValueError(
+                f"means are (dim,) and covariances (dim, dim); the {name} are {tuple(mean.shape)} and "
+                f"{tuple(covariance.shape)}"
+            )
+        if not torch.allclose(covariance, covariance.mT) or torch.linalg.eigvalsh(covariance)[0] < -1e-6:
+            raise ValueError(f"the {name} covariance is not symmetric and non-negative")
+    root = _square_root(S1)
+    cross = torch.linalg.eigvalsh(root @ S2 @ root).clamp(min=0.0).sqrt().sum()
+    return (m1 - m2).square().sum() + S1.trace() + S2.trace() - 2.0 * cross
+
+
+def sliced_wasserstein2_squared(x: Tensor, y: Tensor, *, projections: int = 128, seed: int) -> Tensor:
+    """The mean of the squared one-dimensional distances along random directions (POT); cheap and differentiable."""
+    import ot
+
+    check_clouds(x=x, y=y)
+    if projections < 1:
+        raise ValueError(f"projections is a positive number of directions; got {projections}")
+    x, y = centred(x, y)
+    directions = torch.empty(projections, x.shape[1], dtype=torch.float64, device=x.device)
+    fill_normal(directions, seed=seed, stream=Stream.PROJECTION)
+    directions /= directions.norm(dim=-1, keepdim=True)
+    return ot.sliced_wasserstein_distance(x, y, projections=directions.mT.to(x.dtype), p=2).square()
+
+
+def _corrected(x: Tensor, x2: Tensor, y: Tensor, y2: Tensor, method: str) -> Tensor:
+    between = wasserstein2_squared(x, y, method) + wasserstein2_squared(x2, y2, method)
+    within = wasserstein2_squared(x, x2, method) + wasserstein2_squared(y, y2, method)
+    return 0.5 * (between - within)
+
+
+def _exact(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    import ot
+
+    left, right = squared_distance_factors(x.double(), y.double())
+    cost = (left @ right).clamp(min=0.0)
+    numbers = [tensor.detach().cpu().double().numpy() for tensor in (a, b, cost)]
+    plan, log = ot.emd(*numbers, numItermax=_MAX_PIVOTS, log=True)
+    if log["warning"] is not None:
+        raise RuntimeError(f"the transport problem was not solved: {log['warning']}")
+    # The plan does not change to first order in the cost, so this is differentiable in the points.
+    return (torch.from_numpy(plan).to(cost.device) * cost).sum().to(x.dtype)
+
+
+def _sinkhorn(x: Tensor, y: Tensor, a: Tensor, b: Tensor, blur: float, scaling: float) -> Tensor:
+    from geomloss import SamplesLoss
+
+    # geomloss's cost is half the squared distance, and so is its value.
+    loss = SamplesLoss("sinkhorn", p=2, blur=blur, scaling=scaling, debias=True, backend="tensorized")
+    return 2.0 * loss(a, x, b, y)
+
+
+def _default_blur(x: Tensor, y: Tensor) -> float:
+    with torch.no_grad():
+        nearest = torch.cdist(x[:512], y).min(-1).values
+        spread = torch.cat((x, y)).std(0).norm()
+        # Clouds that share points have neighbours at distance 0: there a thousandth of the spread resolves enough.
+        return max(float(nearest.median()) / 10.0, 1e-3 * float(spread), 1e-12)
+
+
+def _weights(name: str, weights: Tensor | None, cloud: Tensor) -> Tensor:
+    if weights is None:
+        return cloud.new_full((len(cloud),), 1.0 / len(cloud))
+    if weights.shape != (len(cloud),) or weights.dtype != cloud.dtype or weights.device != cloud.device:
+        raise ValueError(
+            f"{name} is ({len(cloud)},), one a point, in {cloud.dtype} on {cloud.device}; got {tuple(weights.shape)} "
+            f"in {weights.dtype} on {weights.device}"
+        )
+    if not bool(weights.isfinite().all()) or bool((weights < 0).any()) or not float(weights.sum()) > 0.0:
+        raise ValueError(f"{name} must be finite and non-negative, and not all zero")
+    return weights / weights.sum()
+
+
+def _square_root(matrix: Tensor) -> Tensor:
+    values, vectors = torch.linalg.eigh(matrix)
+    return (vectors * values.clamp(min=0.0).sqrt()) @ vectors.mT
+
+
+def _choose(total: int, count: int, seed: int, step: int, device: torch.device) -> Tensor:
+    uniform = draw_uniform((total, 1), seed=seed, stream=Stream.SUBSAMPLE, step=step, device=torch.device("cpu"))
+    return uniform[:, 0].argsort()[:count].to(device)
