@@ -17,6 +17,7 @@ bench: $(INSTALLED)
 	$(BIN)/python scripts/bench_noise.py
 	$(BIN)/python scripts/bench_sampling.py
 	$(BIN)/python scripts/bench_levy_area.py
+	$(BIN)/python scripts/bench_scoring.py
 
 # Made again when a requirement or the noise kernel's source changes.
 $(INSTALLED): setup.py constraints.txt torchsrk/brownian/philox.c

@@ -38,7 +38,7 @@ def wasserstein2_squared(
         x, y: (points, dim), of any two sizes; both methods hold matrices of (points of x) × (points of y).
         method: "exact" solves the transport problem on the CPU (POT's network simplex, in float64). "sinkhorn" is
             geomloss's debiased divergence on the clouds' device, quicker on a GPU and a little low: with the default
-            blur 0.97 to 0.99 of the exact value for 2,000 points in 2-D and 20-D (scripts/bench_scoring.py). "auto" is
+            blur 0.99 of the exact value for 2,000 points, in 2-D and in 20-D (scripts/bench_scoring.py). "auto" is
             "exact" for clouds on the CPU and "sinkhorn" elsewhere.
         x_weights, y_weights: non-negative, one a point; each is normalised to sum to 1. Uniform by default.
         blur: Sinkhorn's resolution, in the unit of x; by default a tenth of the median distance from a point of x to
@@ -87,8 +87,8 @@ def corrected_wasserstein2_squared(
     smallest = min(map(len, (x, x2, y, y2)))
     if repeats < 2 or subsample is None or seed is None or not 1 <= subsample <= smallest:
         raise ValueError(
-            f"repeats needs at least 2 of them, a seed, and a subsample of 1 to {smallest} points (the smallest cloud); "
-            f"got repeats={repeats}, seed={seed}, subsample={subsample}"
+            f"repeats needs at least 2 of them, a seed, and a subsample of 1 to {smallest} points (the smallest "
+            f"cloud); got repeats={repeats}, seed={seed}, subsample={subsample}"
         )
     values = []
     for repeat in range(repeats):

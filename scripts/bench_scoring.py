@@ -1,0 +1,99 @@
+"""Scoring at size: energy distance and kernel Stein discrepancy against straightforward chunked torch.
+
+With their peak memory, and Sinkhorn's value beside that of exact transport.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+
+import torch
+from timing import interleaved, machine, ratio
+from torch import Tensor
+
+from torchsrk.metrics import energy_distance_squared, kernel_stein_discrepancy, wasserstein2_squared
+
+DIM, CHUNK = 20, 1000
+
+
+def plain_energy(x: Tensor, y: Tensor) -> float:
+    """What one writes first: rows of cdist, summed."""
+
+    def mean(a: Tensor, b: Tensor) -> float:
+        return sum(float(torch.cdist(rows, b).sum(dtype=torch.float64)) for rows in a.split(CHUNK)) / len(a) / len(b)
+
+    return 2 * mean(x, y) - mean(x, x) - mean(y, y)
+
+
+def plain_stein(x: Tensor, score: Tensor) -> float:
+    """What one writes first: the formula over rows against all points."""
+    total = 0.0
+    for rows, own in zip(x.split(CHUNK), score.split(CHUNK), strict=True):
+        squared = torch.cdist(rows, x).square()
+        q = 1.0 + squared
+        along = (own * rows).sum(-1, keepdim=True) + (score * x).sum(-1)
+        cross = rows @ score.mT + own @ x.mT - along
+        kernel = (own @ score.mT) * q**-0.5 - (cross - DIM) * q**-1.5 - 3.0 * squared * q**-2.5
+        total += float(kernel.sum(dtype=torch.float64))
+    return (total / len(x) ** 2) ** 0.5
+
+
+def peak_memory(call: str, points: int) -> float:
+    """Peak memory in MB of one call in a process of its own, the inputs and torch included."""
+    code = f"""
+import torch
+from torchsrk.metrics import energy_distance_squared, kernel_stein_discrepancy
+x, y = torch.randn({points}, {DIM}), torch.randn({points}, {DIM})
+{call}
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return int(run.stdout) / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--points", type=int, default=50_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    n, generator = arguments.points, torch.Generator().manual_seed(0)
+    x = torch.randn(n, DIM, generator=generator)
+    y = 1.1 * torch.randn(n, DIM, generator=generator)
+    print(f"{machine()}; {n} points in {DIM}-D, float32")
+
+    def show(name: str, ours: float, plain: float, seconds: dict[str, list[float]], call: str) -> None:
+        print(f"\n{name}: {ours:.6f}, plain {plain:.6f}")
+        for who, values in seconds.items():
+            print(f"  {who:8} {statistics.median(values):7.2f} s")
+        print(f"  ratio    {ratio(seconds['plain'], seconds['torchsrk'])}")
+        print(f"  peak memory {peak_memory(call, n):.0f} MB", flush=True)
+
+    with torch.no_grad():
+        seconds = interleaved(
+            {"torchsrk": lambda: energy_distance_squared(x, y), "plain": lambda: plain_energy(x, y)}, arguments.repeats
+        )
+        ours, plain = float(energy_distance_squared(x, y)), plain_energy(x, y)
+        show("energy distance squared", ours, plain, seconds, "energy_distance_squared(x, y)")
+        seconds = interleaved(
+            {"torchsrk": lambda: kernel_stein_discrepancy(y, -y), "plain": lambda: plain_stein(y, -y)},
+            arguments.repeats,
+        )
+        ours, plain = float(kernel_stein_discrepancy(y, -y)), plain_stein(y, -y)
+        show("kernel Stein discrepancy", ours, plain, seconds, "kernel_stein_discrepancy(x, -x)")
+
+        print("\nSinkhorn over exact W2², 2,000 points against 2,000")
+        for dim in (2, 20):
+            a, b = x[:2000, :dim], y[:2000, :dim] + 0.1
+            exact = float(wasserstein2_squared(a, b, "exact"))
+            by_blur = {
+                name: float(wasserstein2_squared(a, b, "sinkhorn", blur=blur)) / exact
+                for name, blur in (("default", None), ("0.05", 0.05))
+            }
+            print(f"  {dim:2}-D: exact {exact:.4f}; " + ", ".join(f"blur {k} {v:.3f}" for k, v in by_blur.items()))
+
+
+if __name__ == "__main__":
+    main()
