@@ -1,5 +1,6 @@
 """Distances against closed forms and literal loops. Fixed seeds; significance as stated."""
 
+import itertools
 import math
 from pathlib import Path
 
@@ -269,28 +270,52 @@ def test_mmd_is_the_literal_mean_of_kernels():
     torch.testing.assert_close(maximum_mean_discrepancy_squared(x, y, bandwidth=0.7), expected)
 
 
-@pytest.mark.parametrize(("beta", "c"), [(-0.5, 1.0), (-0.3, 2.0)])
-def test_stein_discrepancy_is_the_literal_double_loop(beta, c):
-    """With the kernel's derivatives taken by autograd."""
-    x, _ = clouds(60, 1)
+KERNELS = [(-0.5, 1.0), (-0.3, 2.0)]
+
+
+@pytest.mark.parametrize(("beta", "c"), KERNELS)
+def test_stein_kernel_is_its_definition(beta, c):
+    """Entry by entry, with the derivatives of k taken by autograd."""
+    x, _ = clouds(15, 1)
     score = -x.pow(3)
 
-    def stein_kernel(p, s, q, r):
+    def entry(p, s, q, r):
         p, q = p.clone().requires_grad_(), q.clone().requires_grad_()
         k = (c**2 + (p - q).square().sum()) ** beta
         by_p, by_q = torch.autograd.grad(k, (p, q), create_graph=True)
         mixed = sum(torch.autograd.grad(by_p[i], q, retain_graph=True)[0][i] for i in range(len(p)))
         return float(((s @ r) * k + s @ by_q + r @ by_p + mixed).detach())
 
-    entries = torch.tensor([[stein_kernel(x[i], score[i], x[j], score[j]) for j in range(60)] for i in range(60)])
-    matrix = SteinKernel(x, score, beta=beta, c=c).tile(slice(None), slice(None))
-    torch.testing.assert_close(matrix, entries, rtol=1e-10, atol=1e-10)
-    value = kernel_stein_discrepancy(x, score, beta=beta, c=c, squared=True)
-    assert float(value) == pytest.approx(float(entries.mean()), abs=1e-10)
-    root = kernel_stein_discrepancy(x, lambda y: -y.pow(3), beta=beta, c=c)
+    entries = torch.tensor([[entry(x[i], score[i], x[j], score[j]) for j in range(15)] for i in range(15)])
+    kernel = SteinKernel(x, score, beta=beta, c=c)
+    torch.testing.assert_close(kernel.tile(slice(None), slice(None)), entries, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(kernel.diagonal(), entries.diagonal())
+
+
+@pytest.mark.parametrize(("beta", "c"), KERNELS)
+def test_stein_discrepancy_is_the_literal_double_loop(beta, c):
+    n, dim = 200, 3
+    x, _ = clouds(n, 1, dim)
+    score = -x.pow(3)
+    points, scores = x.tolist(), score.tolist()
+    entries = torch.empty(n, n)
+    for i, j in itertools.product(range(n), range(n)):
+        r = [a - b for a, b in zip(points[i], points[j], strict=True)]
+        squared = sum(a * a for a in r)
+        q = c**2 + squared
+        value = sum(a * b for a, b in zip(scores[i], scores[j], strict=True)) * q**beta
+        # ∇_x k = 2β r q^(β-1) = -∇_y k
+        value += sum((b - a) * d for a, b, d in zip(scores[i], scores[j], r, strict=True)) * 2 * beta * q ** (beta - 1)
+        value -= 2 * beta * dim * q ** (beta - 1) + 4 * beta * (beta - 1) * squared * q ** (beta - 2)
+        entries[i, j] = value
+    options = {"beta": beta, "c": c}
+    assert float(kernel_stein_discrepancy(x, score, squared=True, **options)) == pytest.approx(
+        float(entries.mean()), abs=1e-10
+    )
+    root = kernel_stein_discrepancy(x, lambda y: -y.pow(3), **options)
     assert float(root) == pytest.approx(math.sqrt(float(entries.mean())), abs=1e-10)
-    unbiased = kernel_stein_discrepancy(x, score, beta=beta, c=c, statistic="U", squared=True)
-    off_diagonal = (entries.sum() - entries.trace()) / (60 * 59)
+    unbiased = kernel_stein_discrepancy(x, score, statistic="U", squared=True, **options)
+    off_diagonal = (entries.sum() - entries.trace()) / (n * (n - 1))
     assert float(unbiased) == pytest.approx(float(off_diagonal), abs=1e-10)
 
 
