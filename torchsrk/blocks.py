@@ -8,7 +8,7 @@ fits the cache keeps its state there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 
@@ -67,13 +67,9 @@ class Blocks:
             rows = slice(None) if self._flat else slice(start, start + self.size)
             out[rows] = advance(source[rows], start)
 
-        self.map(one)
-
-    def map(self, function: Callable[[int], object]) -> Sequence[object]:
-        """function(first row) for every block."""
-        if self._pool is None:
-            return [function(start) for start in self.starts]
-        return list(self._pool.map(function, self.starts))
+        apply = map if self._pool is None else self._pool.map
+        for _ in apply(one, self.starts):  # a block's exception is raised here
+            pass
 
 
 @contextmanager
