@@ -341,6 +341,14 @@ def test_stein_discrepancy_separates_euler_maruyamas_law_from_the_target():
     assert stein_p_value(biased, -target.grad(biased)) < 1e-3
 
 
+def test_stein_discrepancy_far_from_the_origin():
+    """In float32, 1e4 away: the differences count, not the norms."""
+    x = clouds(dtype=torch.float32, offset=1e4)[0]
+    score = 1e4 - x
+    near = kernel_stein_discrepancy((x.double() - 1e4).float(), score)
+    torch.testing.assert_close(kernel_stein_discrepancy(x, score), near, rtol=1e-4, atol=0.0)
+
+
 def test_stein_progress_is_shown_on_request(capsys):
     kernel_stein_discrepancy(clouds()[0], -clouds()[0], progress=True)
     assert "kernel Stein discrepancy" in capsys.readouterr().err
