@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define LANES 64 /* blocks drawn together: few enough for the first-level cache, many for the vector units */
+#define LANES 128 /* blocks drawn together: few enough for the first-level cache, many for the vector units */
 #define MAX_THREADS 64
 #define BLOCK_BYTES 16
 #define SHARD_BYTES (1 << 18)
@@ -124,106 +124,156 @@ static void philox_portable(uint64_t seed, Lanes *lanes)
  *
  * Radius: u in (0, 1] with -2 log u = -2 e log 2 - 4 artanh(s), s = (m - 1)/(m + 1), u = m 2^e, m in [1/sqrt 2, sqrt 2).
  * Angle: the two top bits are a quadrant, the rest a fraction t of it in [-1/2, 1/2).
- * The coefficients interpolate at Chebyshev nodes, worked out to 50 digits: artanh in s^2, sin and cos in t^2. */
+ * The coefficients interpolate at Chebyshev nodes, worked out to 50 digits: artanh in s^2, sin and cos in t^2.
+ *
+ * Every loop is short on purpose. Its body is one chain of dependent operations, and the fewer there are, the more
+ * lanes fit the processor's window and overlap: one long loop takes a sixth longer. */
 
 INLINE float float_of(uint32_t bits) { float x; memcpy(&x, &bits, sizeof x); return x; }
 INLINE uint32_t bits_of_float(float x) { uint32_t bits; memcpy(&bits, &x, sizeof bits); return bits; }
 INLINE double double_of(uint64_t bits) { double x; memcpy(&x, &bits, sizeof x); return x; }
 INLINE uint64_t bits_of_double(double x) { uint64_t bits; memcpy(&bits, &x, sizeof bits); return bits; }
 
+#define EACH_LANE for (int lane = 0; lane < LANES; lane++)
+
 /* 31 bits, finest near 0: the largest normal is 6.66. */
-INLINE float radius32(uint32_t word)
+INLINE void radius32(const uint32_t *word, float scale, float *restrict radius)
 {
-    const float u = ((float)(int32_t)(word >> 1) + 0.5f) * 0x1p-31f;
-    const uint32_t bits = bits_of_float(u);
-    const int32_t exponent = (int32_t)(bits - 0x3f3504f3u) >> 23;
-    const float m = float_of(bits - ((uint32_t)exponent << 23));
-    const float s = (m - 1.0f) / (m + 1.0f), z = s * s;
-    float p = -0.5984878f;
-    p = p * z + -0.799497f;
-    p = p * z + -1.3333364f;
-    p = p * z + -4.0f;
-    return sqrtf((float)exponent * -1.3862944f + s * p);
+    float s[LANES], e[LANES];
+    EACH_LANE
+    {
+        const uint32_t bits = bits_of_float(((float)(int32_t)(word[lane] >> 1) + 0.5f) * 0x1p-31f);
+        const int32_t exponent = (int32_t)(bits - 0x3f3504f3u) >> 23;
+        const float m = float_of(bits - ((uint32_t)exponent << 23));
+        s[lane] = (m - 1.0f) / (m + 1.0f);
+        e[lane] = (float)exponent;
+    }
+    EACH_LANE
+    {
+        const float z = s[lane] * s[lane];
+        float p = -0.5984878f;
+        p = p * z + -0.799497f;
+        p = p * z + -1.3333364f;
+        p = p * z + -4.0f;
+        radius[lane] = sqrtf(e[lane] * -1.3862944f + s[lane] * p) * scale;
+    }
 }
 
-INLINE void turn32(uint32_t word, float radius, float *cosine, float *sine)
+INLINE void turn32(const uint32_t *word, const float *radius, float *restrict first, float *restrict second)
 {
-    const float t = (float)(int32_t)(word << 2) * 0x1p-32f, z = t * t;
-    float s = -0.004602149f, c = 0.0009067399f;
-    s = s * z + 0.07968022f;
-    s = s * z + -0.6459635f;
-    s = (s * z + 1.5707964f) * t;
-    c = c * z + -0.020861529f;
-    c = c * z + 0.2536694f;
-    c = c * z + -1.2337005f;
-    c = c * z + 1.0f;
-    const uint32_t swap = (bits_of_float(s) ^ bits_of_float(c)) & (uint32_t)((int32_t)(word << 1) >> 31);
-    *cosine = radius * float_of(bits_of_float(c) ^ swap ^ ((word ^ word << 1) & 0x80000000u));
-    *sine = radius * float_of(bits_of_float(s) ^ swap ^ (word & 0x80000000u));
-}
-
-/* 52 bits: the largest normal is 8.49. */
-INLINE double radius64(uint64_t word)
-{
-    const uint64_t one = 0x3ff0000000000000u, root_half = 0x3fe6a09e667f3bcdu;
-    const uint64_t shifted = bits_of_double(2.0 - double_of(word >> 12 | one)) + (one - root_half);
-    const double m = double_of((shifted & 0x000fffffffffffffu) + root_half);
-    const double exponent = double_of(shifted >> 52 | 0x4330000000000000u) - 4503599627371519.0; /* 2^52 + 1023 */
-    const double s = (m - 1.0) / (m + 1.0), z = s * s;
-    double p = -0.2961942072131055;
-    p = p * z + -0.3062505629672838;
-    p = p * z + -0.36367263360458657;
-    p = p * z + -0.44444394113452096;
-    p = p * z + -0.5714285752128336;
-    p = p * z + -0.7999999999860468;
-    p = p * z + -1.333333333333353;
-    p = p * z + -4.0;
-    return sqrt(exponent * -1.3862943611198906 + s * p);
-}
-
-INLINE void turn64(uint64_t word, double radius, double *cosine, double *sine)
-{
-    const double t = double_of(word << 2 >> 12 | 0x3ff0000000000000u) - 1.5, z = t * t;
-    double s = 5.633933781537854e-08, c = -6.329396344967424e-09;
-    s = s * z + -3.59864335298231e-06;
-    s = s * z + 0.0001604411507421909;
-    s = s * z + -0.004681754132340976;
-    s = s * z + 0.07969262624604301;
-    s = s * z + -0.6459640975062443;
-    s = (s * z + 1.5707963267948966) * t;
-    c = c * z + 4.710678405505227e-07;
-    c = c * z + -2.5202039028029178e-05;
-    c = c * z + 0.0009192602745468447;
-    c = c * z + -0.020863480763340773;
-    c = c * z + 0.2536695079010478;
-    c = c * z + -1.2337005501361697;
-    c = c * z + 1.0;
-    const uint64_t sign = 0x8000000000000000u;
-    const int odd = (int64_t)(word << 1) < 0;
-    *cosine = radius * double_of(bits_of_double(odd ? s : c) ^ ((word ^ word << 1) & sign));
-    *sine = radius * double_of(bits_of_double(odd ? c : s) ^ (word & sign));
+    float sine[LANES], cosine[LANES];
+    EACH_LANE
+    {
+        const float t = (float)(int32_t)(word[lane] << 2) * 0x1p-32f, z = t * t;
+        float p = -0.004602149f;
+        p = p * z + 0.07968022f;
+        p = p * z + -0.6459635f;
+        sine[lane] = (p * z + 1.5707964f) * t;
+    }
+    EACH_LANE
+    {
+        const float t = (float)(int32_t)(word[lane] << 2) * 0x1p-32f, z = t * t;
+        float p = 0.0009067399f;
+        p = p * z + -0.020861529f;
+        p = p * z + 0.2536694f;
+        p = p * z + -1.2337005f;
+        cosine[lane] = p * z + 1.0f;
+    }
+    EACH_LANE
+    {
+        const uint32_t odd = word[lane] << 1, sign = 0x80000000u;
+        const float c = (int32_t)odd < 0 ? sine[lane] : cosine[lane];
+        const float s = (int32_t)odd < 0 ? cosine[lane] : sine[lane];
+        first[lane] = radius[lane] * float_of(bits_of_float(c) ^ ((word[lane] ^ odd) & sign));
+        second[lane] = radius[lane] * float_of(bits_of_float(s) ^ (word[lane] & sign));
+    }
 }
 
 VECTOR_CLONES static void normals32(const Lanes *lanes, float scale, float *restrict out)
 {
-    float first[LANES], second[LANES];
-    for (int lane = 0; lane < LANES; lane++) {
-        first[lane] = radius32(lanes->w0[lane]) * scale;
-        second[lane] = radius32(lanes->w2[lane]) * scale;
+    float radius[LANES], a[LANES], b[LANES], c[LANES], d[LANES];
+    radius32(lanes->w0, scale, radius);
+    turn32(lanes->w1, radius, a, b);
+    radius32(lanes->w2, scale, radius);
+    turn32(lanes->w3, radius, c, d);
+    EACH_LANE
+    {
+        out[4 * lane] = a[lane];
+        out[4 * lane + 1] = b[lane];
+        out[4 * lane + 2] = c[lane];
+        out[4 * lane + 3] = d[lane];
     }
-    for (int lane = 0; lane < LANES; lane++) {
-        turn32(lanes->w1[lane], first[lane], out + 4 * lane, out + 4 * lane + 1);
-        turn32(lanes->w3[lane], second[lane], out + 4 * lane + 2, out + 4 * lane + 3);
+}
+
+/* 52 bits: the largest normal is 8.49. */
+INLINE void radius64(const uint32_t *high, const uint32_t *low, double scale, double *restrict radius)
+{
+    const uint64_t one = 0x3ff0000000000000u, root_half = 0x3fe6a09e667f3bcdu;
+    double s[LANES], e[LANES];
+    EACH_LANE
+    {
+        const uint64_t word = (uint64_t)high[lane] << 32 | low[lane];
+        const uint64_t shifted = bits_of_double(2.0 - double_of(word >> 12 | one)) + (one - root_half);
+        const double m = double_of((shifted & 0x000fffffffffffffu) + root_half);
+        s[lane] = (m - 1.0) / (m + 1.0);
+        e[lane] = double_of(shifted >> 52 | 0x4330000000000000u) - 4503599627371519.0; /* 2^52 + 1023 */
+    }
+    EACH_LANE
+    {
+        const double z = s[lane] * s[lane];
+        double p = -0.2961942072131055;
+        p = p * z + -0.3062505629672838;
+        p = p * z + -0.36367263360458657;
+        p = p * z + -0.44444394113452096;
+        p = p * z + -0.5714285752128336;
+        p = p * z + -0.7999999999860468;
+        p = p * z + -1.333333333333353;
+        p = p * z + -4.0;
+        radius[lane] = sqrt(e[lane] * -1.3862943611198906 + s[lane] * p) * scale;
     }
 }
 
 VECTOR_CLONES static void normals64(const Lanes *lanes, double scale, double *restrict out)
 {
-    double radius[LANES];
-    for (int lane = 0; lane < LANES; lane++)
-        radius[lane] = radius64((uint64_t)lanes->w0[lane] << 32 | lanes->w1[lane]) * scale;
-    for (int lane = 0; lane < LANES; lane++)
-        turn64((uint64_t)lanes->w2[lane] << 32 | lanes->w3[lane], radius[lane], out + 2 * lane, out + 2 * lane + 1);
+    double radius[LANES], t[LANES], sine[LANES], cosine[LANES];
+    uint64_t word[LANES];
+    radius64(lanes->w0, lanes->w1, scale, radius);
+    EACH_LANE
+    {
+        word[lane] = (uint64_t)lanes->w2[lane] << 32 | lanes->w3[lane];
+        t[lane] = double_of(word[lane] << 2 >> 12 | 0x3ff0000000000000u) - 1.5;
+    }
+    EACH_LANE
+    {
+        const double z = t[lane] * t[lane];
+        double p = 5.633933781537854e-08;
+        p = p * z + -3.59864335298231e-06;
+        p = p * z + 0.0001604411507421909;
+        p = p * z + -0.004681754132340976;
+        p = p * z + 0.07969262624604301;
+        p = p * z + -0.6459640975062443;
+        sine[lane] = (p * z + 1.5707963267948966) * t[lane];
+    }
+    EACH_LANE
+    {
+        const double z = t[lane] * t[lane];
+        double p = -6.329396344967424e-09;
+        p = p * z + 4.710678405505227e-07;
+        p = p * z + -2.5202039028029178e-05;
+        p = p * z + 0.0009192602745468447;
+        p = p * z + -0.020863480763340773;
+        p = p * z + 0.2536695079010478;
+        p = p * z + -1.2337005501361697;
+        cosine[lane] = p * z + 1.0;
+    }
+    EACH_LANE
+    {
+        const uint64_t odd = word[lane] << 1, sign = 0x8000000000000000u;
+        const double c = (int64_t)odd < 0 ? sine[lane] : cosine[lane];
+        const double s = (int64_t)odd < 0 ? cosine[lane] : sine[lane];
+        out[2 * lane] = radius[lane] * double_of(bits_of_double(c) ^ ((word[lane] ^ odd) & sign));
+        out[2 * lane + 1] = radius[lane] * double_of(bits_of_double(s) ^ (word[lane] & sign));
+    }
 }
 
 static void words(const Lanes *lanes, uint32_t *restrict out)
