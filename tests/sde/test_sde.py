@@ -104,6 +104,7 @@ def test_products_and_columns_agree_with_the_matrix(name):
     v = torch.linspace(-1.0, 1.0, 6 * m).reshape(6, m)
     torch.testing.assert_close(sde.noise.product(sigma, v), (matrix @ v.unsqueeze(-1)).squeeze(-1))
     torch.testing.assert_close(sde.plus_noise(x, 0.3, x, v, 2.0), x + 2.0 * (matrix @ v.unsqueeze(-1)).squeeze(-1))
+    torch.testing.assert_close(sde.add_noise_(x.clone(), 0.3, x, v, 2.0), sde.plus_noise(x, 0.3, x, v, 2.0))
     torch.testing.assert_close(sde.add_drift_(x.clone(), 0.3, x, 0.5), x + 0.5 * sde.drift(0.3, x))
     expected = sigma if sde.noise_type == "diagonal" else matrix
     torch.testing.assert_close(sde.g(0.3, x), expected)

@@ -36,7 +36,7 @@ class SRKLD(Integrator):
         h, W, H = increment.dt, increment.W, increment.H
         assert H is not None
         base = sde.plus_noise(x, t, x, H)
-        first = sde.plus_noise(base, t, x, W, _PLUS)
         second = sde.add_drift_(sde.plus_noise(base, t, x, W, _MINUS), t, x, h)
+        first = sde.add_noise_(base, t, x, W, _PLUS)
         moved = sde.add_drift_(sde.plus_noise(x, t, x, W), t, first, 0.5 * h)
         return sde.add_drift_(moved, t + h, second, 0.5 * h)

@@ -41,6 +41,10 @@ class BaseSDE(nn.Module, ABC):
         """y + scale·σ(t, x)v, a new tensor."""
         return torch.add(y, self.noise.product(self.sigma(t, x), v), alpha=scale)
 
+    def add_noise_(self, y: Tensor, t: Time, x: Tensor, v: Tensor, scale: float = 1.0) -> Tensor:
+        """The same, written over y: a tensor that the scheme itself has just made."""
+        return y.add_(self.noise.product(self.sigma(t, x), v), alpha=scale)
+
     def sum_columns(self, t: Time, points: Tensor) -> Tensor:
         """Σ_i σ_i(points_i), (..., dim), for the stages that the noise type's ``offsets`` made."""
         return self.noise.sum_columns(self.sigma(t, points))

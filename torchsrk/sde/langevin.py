@@ -30,13 +30,16 @@ class Langevin(BaseSDE):
     def sigma(self, t: Time, x: Tensor) -> Tensor:
         return torch.tensor(_SQRT2, dtype=x.dtype, device=x.device)
 
-    # The two below save a pass over memory each, the sign and the factor √2: in a loop of cheap gradients they count.
+    # What follows saves passes over memory, for the sign and the factor √2: in a loop of cheap gradients they count.
 
     def add_drift_(self, y: Tensor, t: Time, x: Tensor, scale: float) -> Tensor:
         return y.add_(self._grad(x), alpha=-scale)
 
     def plus_noise(self, y: Tensor, t: Time, x: Tensor, v: Tensor, scale: float = 1.0) -> Tensor:
         return torch.add(y, v, alpha=_SQRT2 * scale)
+
+    def add_noise_(self, y: Tensor, t: Time, x: Tensor, v: Tensor, scale: float = 1.0) -> Tensor:
+        return y.add_(v, alpha=_SQRT2 * scale)
 
     def _grad(self, x: Tensor) -> Tensor:
         value = self.potential.grad(x)
