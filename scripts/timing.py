@@ -26,7 +26,7 @@ def interleaved(contenders: Mapping[str, Callable[[], object]], repeats: int = 1
 def ratio(slow: list[float], fast: list[float]) -> str:
     """How many times longer, as the median over rounds with its quartiles."""
     quotients = sorted(a / b for a, b in zip(slow, fast, strict=True))
-    low, middle, high = statistics.quantiles(quotients, n=4)
+    low, middle, high = statistics.quantiles(quotients, n=4, method="inclusive")
     return f"{middle:.2f} (quartiles {low:.2f} to {high:.2f})"
 
 
