@@ -150,6 +150,8 @@ def _check(out: Tensor, seed: int, step: int, first_particle: int, first_compone
     check_seed(seed)
     if first_particle < 0 or first_particle + out.shape[1] > MAX_PARTICLES:
         raise ValueError(f"particles are numbered from 0 to 2**32 - 1; got {first_particle} and {out.shape[1]} more")
+    if out.shape[1] > MAX_PARTICLES // 2:  # the kernel carries between its 32-bit digits
+        raise ValueError(f"one fill takes at most 2**31 particles; got {out.shape[1]}: fill in parts")
     if step < 0 or step + out.shape[0] > MAX_STEPS:
         raise ValueError(f"steps are numbered from 0 to 2**48 - 1; got {step}")
     if first_component < 0 or first_component % 4:
