@@ -49,6 +49,19 @@ def test_same_bits_for_any_number_of_threads(name):
     torch.testing.assert_close(states[0], states[1])
 
 
+@pytest.mark.parametrize("block_size", [None, 1024])
+def test_same_bits_where_a_threaded_matrix_product_has_others(block_size):
+    """Products this large round differently on 1 and 3 threads if torch may thread them; smaller ones may not."""
+    sde, x0 = Langevin(LogisticRegression.synthetic(1000, 20, seed=1)), torch.zeros(5001, 20, dtype=torch.float32)
+    threads, states = torch.get_num_threads(), []
+    for count in (1, 3):
+        torch.set_num_threads(count)
+        run = {"step_size": 0.1, "num_steps": 4, "seed": 5, "block_size": block_size}
+        states.append(sample(sde, x0, integrator="srk-ld", **run).final)
+    torch.set_num_threads(threads)
+    assert torch.equal(*states)
+
+
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_same_bits_thinned_or_not_checked_or_not_watched_or_not(name):
     sde, x0, scheme = problem(name)

@@ -56,6 +56,7 @@ def test_distance_contract(name):
     assert value.shape == ()
     assert value.dtype == torch.float64
     assert value > 0.01
+    # Sinkhorn's default blur looks from the first cloud to the second, so it is symmetric up to its own bias.
     torch.testing.assert_close(distance(y, x), value, rtol=0.02 if name == "sinkhorn" else 1e-9, atol=1e-12)
     assert abs(distance(x, x.clone())) < 1e-6
     x32, y32 = clouds(dtype=torch.float32)
@@ -188,6 +189,7 @@ def test_sliced_distance_of_a_shift():
     """Between a cloud and itself moved by v the distance along θ is ⟨θ, v⟩², on average ‖v‖²/dim."""
     x, _ = clouds(400, 10, 4)
     shift = torch.tensor([1.0, -2.0, 0.5, 0.0])
+    # ⟨θ, v⟩² spreads as widely as its mean in 4-D: 1.4 % standard error over 5000 directions.
     value = float(sliced_wasserstein2_squared(x, x + shift, projections=5000, seed=1))
     assert value == pytest.approx(float(shift.square().sum()) / 4, rel=0.05)
 

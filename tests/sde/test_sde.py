@@ -28,9 +28,7 @@ def stationary_flux_divergence(sde, potential, x):
         return torch.exp(-potential(y))
 
     def flux(y):
-        matrix = sde.noise.matrix(sde.sigma(0.0, y), y)
         spread = divergence(lambda z: _covariance(sde, z) * density(z).unsqueeze(-1).unsqueeze(-1), y)
-        assert matrix.shape[-2] == y.shape[-1]
         return sde.drift(0.0, y) * density(y).unsqueeze(-1) - 0.5 * spread
 
     jacobian = torch.autograd.functional.jacobian(flux, x)
