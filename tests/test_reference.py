@@ -7,9 +7,16 @@ import torch
 
 from tests.problems import sdes
 from torchsrk import SDE, EulerMaruyama, Langevin
-from torchsrk.brownian import BrownianPath
+from torchsrk.brownian import BrownianPath, Needs
 from torchsrk.potentials import FunctionPotential
-from torchsrk.reference import fine_solution, fit_order, local_deviation_orders, strong_errors, strong_order
+from torchsrk.reference import (
+    _squared_mean,
+    fine_solution,
+    fit_order,
+    local_deviation_orders,
+    strong_errors,
+    strong_order,
+)
 
 
 def ornstein_uhlenbeck():
@@ -60,6 +67,16 @@ def test_estimates_read_well():
     assert "order=" in repr(estimate)
     assert estimate.step_sizes == [0.25, 0.125]
     assert len(estimate.errors) == 2
+
+
+def test_squared_mean_of_noise_is_zero_within_its_own_error():
+    """Deviations without a mean: the square of their average is all noise, and is taken off again."""
+    increment = BrownianPath((300, 100, 1), num_steps=1, seed=2, t1=0.1).increment(0, 0.0, 0.1, Needs.LEVY_AREA)
+    deviation = torch.randn(300, 100, 2, generator=torch.Generator().manual_seed(0))
+    squared, variance = _squared_mean(deviation, increment)
+    assert abs(squared) < 4.0 * variance.sqrt()
+    left_otherwise = deviation.mean(1).square().sum(-1).mean()
+    assert left_otherwise > 7.0 * variance.sqrt()  # so the line above fails if it is not taken off
 
 
 def test_mean_deviation_is_found_under_a_larger_deviation():

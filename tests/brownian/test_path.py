@@ -70,6 +70,32 @@ def test_variances_of_increment_and_space_time_area():
         assert stats.pearsonr(increment.W.flatten().numpy(), increment.H.flatten().numpy()).pvalue > LEVEL
 
 
+@pytest.mark.parametrize("num_steps", [1, 64])
+def test_area_given_increment_and_space_time_area(num_steps):
+    """Mean, variance and covariance of A given W and H: for one cell drawn so, and for 64 composed.
+
+    E[A | W, H] = H ⊗ W - W ⊗ H; around it Var A_01 = h²/20 + h(H_0² + H_1²)/5 and cov(A_01, A_02) = h H_1 H_2/5.
+    The composed area owes this to the path, not to the formula: what a single cell leaves out hides in 64.
+    """
+    h = 0.5
+    p = BrownianPath((60_000, 3), num_steps=num_steps, seed=9, t1=h)
+    increment = p.increment(0, 0.0, h, Needs.LEVY_AREA)
+    W, H = increment.W, increment.H
+    rest = increment.A - (outer(H, W) - outer(W, H))
+    variance = h**2 / 20 + h * (H[:, 0] ** 2 + H[:, 1] ** 2) / 5
+    gaps = {
+        "mean": rest[:, 0, 1],
+        "mean, against W": rest[:, 0, 1] * W[:, 0],
+        "mean, against H": rest[:, 0, 1] * H[:, 0],
+        "variance": rest[:, 0, 1] ** 2 - variance,
+        "variance, against H": (rest[:, 0, 1] ** 2 - variance) * H[:, 0] ** 2,
+        "covariance": (rest[:, 0, 1] * rest[:, 0, 2] - h * H[:, 1] * H[:, 2] / 5) * H[:, 1] * H[:, 2],
+        "given W": increment.A[:, 0, 1] ** 2 - h**2 / 12 - h * (W[:, 0] ** 2 + W[:, 1] ** 2) / 12,
+    }
+    for name, gap in gaps.items():
+        assert abs(gap.mean()) < Z * gap.std() / math.sqrt(len(gap)), name
+
+
 def test_what_torchsde_gives_and_what_it_does_not():
     """torchsde's W and U are consistent between a node and its halves; its Lévy areas are not, and are too wide.
 
