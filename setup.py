@@ -26,7 +26,11 @@ setup(
     license="MIT",
     python_requires=">=3.10",
     packages=find_packages(include=["torchsrk", "torchsrk.*"]),
-    package_data={"torchsrk": ["py.typed"], "torchsrk.brownian": ["philox.c"]},
+    package_data={
+        "torchsrk": ["py.typed"],
+        "torchsrk.brownian": ["philox.c"],
+        "torchsrk.compiled": ["vector.h", "driver.c"],
+    },
     ext_modules=[NOISE_KERNEL],
     install_requires=[
         "torch>=2.6",
@@ -39,7 +43,7 @@ setup(
     ],
     extras_require={
         "dev": ["pytest>=8", "hypothesis>=6.100", "scipy>=1.11", "ruff>=0.6", "mypy>=1.10", "types-tqdm"],
-        "bench": ["scipy>=1.11"],
+        "bench": ["scipy>=1.11", "jax>=0.10", "diffrax>=0.7", "blackjax>=1.7", "torchebm>=0.8", "posteriors>=0.1"],
     },
     classifiers=[
         "Intended Audience :: Science/Research",

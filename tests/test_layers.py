@@ -13,7 +13,8 @@ ALLOWED = {
     "potentials": {"brownian"},
     "sde": {"potentials", "brownian"},
     "integrators": {"sde", "brownian"},
-    "sampling": {"integrators", "sde", "potentials", "brownian", "blocks"},
+    "compiled": {"integrators", "sde", "potentials", "brownian"},
+    "sampling": {"compiled", "integrators", "sde", "potentials", "brownian", "blocks"},
     "metrics": {"brownian"},
     "reference": {"sampling", "integrators", "sde", "brownian"},
 }

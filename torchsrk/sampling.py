@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from heapq import merge
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -17,11 +18,18 @@ from torch.utils.checkpoint import checkpoint
 
 from .blocks import Blocks
 from .brownian import BrownianPath, FreshNoise, Increment, LevyArea, Needs
+from .brownian.noise import check_range
+from .compiled import BoundSteps, CannotCompile, compiled_steps, compiling_pays
 from .integrators import Integrator, integrator_named
-from .potentials import Potential
+from .potentials.base import is_stateful
 from .sde import BaseSDE
 
 Callback = Callable[[int, Tensor], None]
+Advance = Callable[[Tensor, Tensor, int, int], None]  # from states, into states, from step, to step
+
+# Steps between checks. A compiled run of few particles is so fast that checking would take most of its time: it may
+# make more, up to so many numbers.
+_CHECK_EVERY, _CHECK_AT_MOST_EVERY, _CHECKED_NUMBERS = 16, 4096, 1 << 21
 
 
 class NoiseSource(Protocol):
@@ -81,9 +89,10 @@ def sample(
     first_particle: int = 0,
     levy_area: LevyArea | None = None,
     callbacks: Iterable[Callback] = (),
-    check_every: int = 16,
+    check_every: int | None = None,
     block_size: int | None = None,
     progress: bool = False,
+    compile: bool | Literal["auto"] = False,
 ) -> Run:
     """Run particles through ``burn_in + num_steps`` steps, without a graph and in memory that doesn't grow with them.
 
@@ -100,11 +109,15 @@ def sample(
         first_particle: the number of the first particle, when x0 is a part of a larger batch.
         levy_area: how Lévy areas are drawn, for schemes that need them; by default Mrongowius-Rößler.
         callbacks: called as callback(step, state) after every step, with a copy of the state.
-        check_every: steps between checks that the state is finite, between which blocks run on their own. A failure is
-            traced back to its step whatever this is.
+        check_every: steps between checks that the state is finite, between which blocks run on their own: 16 by
+            default, and more for few particles when compiled. A failure is traced back to its step whatever this is.
         block_size: particles (rows of x0) in a block, instead of a default from the dimension. A network so dear that
             few particles keep all cores busy wants ``block_size=len(x0)``: one block, threaded by torch.
         progress: show a progress bar.
+        compile: run scheme, gradient and noise as one C loop (see torchsrk/compiled). The states are those of an eager
+            run to rounding, and the same bits for any number of threads and any batch of more than four. Compiling
+            takes about a second, and a fraction of it when found in the cache on disk; "auto" compiles if this run is
+            long enough to gain by it. What can't be compiled runs eagerly, after a warning that says why.
 
     Raises:
         NonFiniteStateError: the state became infinite or NaN.
@@ -115,29 +128,38 @@ def sample(
         ("thin", 1 if thin is None else thin, 1),
         ("first_step", first_step, 0),
         ("first_particle", first_particle, 0),
-        ("check_every", check_every, 1),
+        ("check_every", 1 if check_every is None else check_every, 1),
         ("block_size", 1 if block_size is None else block_size, 1),
     ):
         _check_integer(name, value, least)
     scheme = _check_problem(sde, x0, integrator, step_size)
+    check_range(seed, first_step, burn_in + num_steps, first_particle, math.prod(x0.shape[:-1]))
+    if compile not in (True, False, "auto"):
+        raise ValueError(f'compile is True, False or "auto"; got {compile!r}')
     chain = _Chain(sde, scheme, float(step_size), seed, first_particle, levy_area, sde.brownian_dim(x0))
     callbacks = tuple(callbacks)
 
     state = x0.detach().clone(memory_format=torch.contiguous_format)
     previous = torch.empty_like(state)
     trajectory = None if thin is None else state.new_empty(num_steps // thin, *state.shape)
-    blocks = Blocks(state, block_size, divisible=not _is_stateful(sde))
+    blocks = Blocks(state, block_size, divisible=not is_stateful(sde))
     kept_from, end = first_step + burn_in, first_step + burn_in + num_steps
     keep_at = range(0) if thin is None else range(kept_from + thin, end + 1, thin)
-    look_at = range(first_step, end, 1 if callbacks else check_every)
+    threads = torch.get_num_threads()
     with torch.no_grad(), blocks.threads(), _progress_bar(burn_in + num_steps, progress, scheme, step_size) as bar:
+        advance: Advance = partial(chain.advance_blocks, blocks)
+        if compile is True or (compile == "auto" and compiling_pays(scheme, state, burn_in + num_steps)):
+            compiled = chain.compiled(state, threads, bar)
+            advance = advance if compiled is None else compiled.advance
+            check_every = check_every or max(_CHECK_EVERY, min(_CHECK_AT_MOST_EVERY, _CHECKED_NUMBERS // state.numel()))
+        look_at = range(first_step, end, 1 if callbacks else check_every or _CHECK_EVERY)
         for start, stop in pairwise(merge(look_at, keep_at, (end,))):
             if start == stop:
                 continue
             state, previous = previous, state
-            blocks.run(partial(chain.advance, first=start, last=stop), previous, state)
+            advance(previous, state, start, stop)
             if not _is_finite(state):
-                raise chain.locate_failure(blocks, previous, state, start, stop)
+                raise _locate_failure(advance, previous, state, start, stop)
             bar.update(stop - start)
             for callback in callbacks:
                 callback(stop, state.clone())
@@ -168,21 +190,21 @@ class _Chain:
                 x = self.scheme.step(self.sde, t, x, noise.increment(step, t, self.step_size, needs))
         return x
 
-    def locate_failure(
-        self, blocks: Blocks, previous: Tensor, state: Tensor, first: int, last: int
-    ) -> NonFiniteStateError:
-        """The error for a state that was finite at step ``first`` and is not at ``last``.
+    def advance_blocks(self, blocks: Blocks, source: Tensor, out: Tensor, first: int, last: int) -> None:
+        """Write to ``out`` the states ``source`` of step ``first``, taken to step ``last``."""
+        blocks.run(partial(self.advance, first=first, last=last), source, out)
 
-        The steps between are made again one by one: the noise is the same, so the failure is too.
-        """
-        good = previous
-        for step in range(first, last):
-            bad = torch.empty_like(good)
-            blocks.run(partial(self.advance, first=step, last=step + 1), good, bad)
-            if not _is_finite(bad):
-                return NonFiniteStateError(step + 1, bad, good, step)
-            good = bad
-        return NonFiniteStateError(last, state, previous, first)  # a stochastic gradient need not fail twice
+    def compiled(self, state: Tensor, threads: int, bar: Any) -> BoundSteps | None:
+        """The same steps compiled, or None after a warning that says why not."""
+        bar.set_postfix_str("compiling")
+        try:
+            steps = compiled_steps(self.sde, self.scheme, self.step_size, state, self.brownian_dim)
+        except CannotCompile as reason:
+            warnings.warn(f"compile=True: this run is eager, as {reason}", RuntimeWarning, stacklevel=3)
+            bar.set_postfix_str("eager")
+            return None
+        bar.set_postfix_str(f"compiled in {steps.seconds:.1f} s")
+        return steps.bind(state, self.seed, self.first_particle, threads)
 
     def _noise(self, x: Tensor, row: int) -> FreshNoise:
         return FreshNoise(
@@ -193,6 +215,21 @@ class _Chain:
             first_particle=self.first_particle + row * math.prod(x.shape[1:-1]),
             levy_area=self.levy_area,
         )
+
+
+def _locate_failure(advance: Advance, previous: Tensor, state: Tensor, first: int, last: int) -> NonFiniteStateError:
+    """The error for a state that was finite at step ``first`` and is not at ``last``.
+
+    The steps between are made again one by one: the noise is the same, so the failure is too.
+    """
+    good = previous
+    for step in range(first, last):
+        bad = torch.empty_like(good)
+        advance(good, bad, step, step + 1)
+        if not _is_finite(bad):
+            return NonFiniteStateError(step + 1, bad, good, step)
+        good = bad
+    return NonFiniteStateError(last, state, previous, first)  # a stochastic gradient need not fail twice
 
 
 def integrate(
@@ -292,10 +329,6 @@ def _plan(ts: Tensor | Sequence[float], step_size: float, partial_step: bool) ->
 def _is_finite(x: Tensor) -> bool:
     # One pass settles the usual case: a sum is finite only if every term is. A finite state may overflow its sum.
     return bool(x.sum().isfinite()) or bool(x.isfinite().all())
-
-
-def _is_stateful(sde: BaseSDE) -> bool:
-    return any(isinstance(module, Potential) and module.stateful for module in sde.modules())
 
 
 def _progress_bar(total: int, show: bool, scheme: Integrator, step_size: float) -> AbstractContextManager[Any]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from torchsrk.brownian import Stream, fill_normal, philox
+from torchsrk.brownian import Stream, fill_normal, native, philox
 from torchsrk.brownian.noise import draw_uniform, fill_normal_reference
 
 LEVEL = 1e-4
@@ -149,3 +149,28 @@ def test_uniform_draws():
     assert values.min() > 0.0
     assert values.max() < 1.0
     assert stats.kstest(values.flatten().numpy(), "uniform").pvalue > LEVEL
+
+
+@given(
+    particles=st.integers(1, 16),
+    steps=st.integers(1, 9),
+    components=st.integers(1, 40),
+    spare=st.integers(0, 3),
+    first_particle=st.integers(0, 2**32 - 17),
+    step=st.integers(0, 2**48 - 10),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
+def test_a_tile_holds_the_same_draws_particles_innermost(
+    particles, steps, components, spare, first_particle, step, dtype
+):
+    kernel = native.library()
+    if kernel is None:
+        pytest.skip("no noise kernel")
+    tile = torch.full((steps, components, particles + spare), -99.0, dtype=dtype)
+    native.fill_tile(
+        kernel, tile, seed=11, first_particle=first_particle, first_step=step, stream=1, particles=particles, scale=0.5
+    )
+    rows = torch.empty(steps, particles, components, dtype=dtype)
+    fill_normal(rows, seed=11, stream=1, step=step, first_particle=first_particle, scale=0.5)
+    assert torch.equal(tile[..., :particles], rows.mT)
+    assert (tile[..., particles:] == -99.0).all()

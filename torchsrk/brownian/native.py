@@ -10,8 +10,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-_KINDS = {torch.int32: 0, torch.float32: 1, torch.float64: 2}
-_SIGNATURE = (
+KINDS = {torch.int32: 0, torch.float32: 1, torch.float64: 2}
+_FILL_SIGNATURE = (
     ctypes.c_void_p,  # out
     ctypes.c_int,  # kind
     ctypes.c_uint64,  # seed
@@ -24,6 +24,19 @@ _SIGNATURE = (
     ctypes.c_int64,  # row_bytes
     ctypes.c_double,  # scale
     ctypes.c_int,  # threads
+)
+_FILL_TILE_SIGNATURE = (
+    ctypes.c_void_p,  # out
+    ctypes.c_int,  # kind
+    ctypes.c_uint64,  # seed
+    ctypes.c_uint32,  # first_particle
+    ctypes.c_uint64,  # first_step
+    ctypes.c_uint32,  # stream
+    ctypes.c_int64,  # steps
+    ctypes.c_int64,  # particles
+    ctypes.c_int64,  # components
+    ctypes.c_int64,  # row
+    ctypes.c_double,  # scale
 )
 # Waking a second core costs about as long as drawing this many normals.
 _NORMALS_PER_THREAD = 1 << 18
@@ -43,8 +56,10 @@ def library() -> ctypes.CDLL | None:
         )
         return None
     kernel = ctypes.CDLL(spec.origin)
-    kernel.torchsrk_fill.argtypes = _SIGNATURE
+    kernel.torchsrk_fill.argtypes = _FILL_SIGNATURE
     kernel.torchsrk_fill.restype = None
+    kernel.torchsrk_fill_tile.argtypes = _FILL_TILE_SIGNATURE
+    kernel.torchsrk_fill_tile.restype = None
     return kernel
 
 
@@ -69,7 +84,7 @@ def fill(
         threads = min(torch.get_num_threads(), out.numel() // _NORMALS_PER_THREAD)
     kernel.torchsrk_fill(
         out.data_ptr(),
-        _KINDS[out.dtype],
+        KINDS[out.dtype],
         seed,
         first_particle,
         first_step,
@@ -80,4 +95,35 @@ def fill(
         components * out.element_size(),
         scale,
         threads,
+    )
+
+
+def fill_tile(
+    kernel: ctypes.CDLL,
+    out: Tensor,
+    *,
+    seed: int,
+    first_particle: int,
+    first_step: int,
+    stream: int,
+    particles: int,
+    scale: float,
+) -> None:
+    """Fill the first ``particles`` columns of a contiguous CPU tensor (steps, components, row) with the same normals.
+
+    Compiled steps call the kernel for this themselves; here it can be looked at.
+    """
+    steps, components, row = out.shape
+    kernel.torchsrk_fill_tile(
+        out.data_ptr(),
+        KINDS[out.dtype],
+        seed,
+        first_particle,
+        first_step,
+        stream,
+        steps,
+        particles,
+        components,
+        row,
+        scale,
     )

@@ -139,6 +139,17 @@ def check_seed(seed: int) -> None:
         raise ValueError(f"a seed is an integer from 0 to 2**64 - 1; got {seed!r}")
 
 
+def check_range(seed: int, step: int, steps: int, first_particle: int, particles: int) -> None:
+    """One clear error for draws that the counter has no numbers for."""
+    check_seed(seed)
+    if first_particle < 0 or first_particle + particles > MAX_PARTICLES:
+        raise ValueError(f"particles are numbered from 0 to 2**32 - 1; got {first_particle} and {particles} more")
+    if particles > MAX_PARTICLES // 2:  # the kernel carries between its 32-bit digits
+        raise ValueError(f"one fill takes at most 2**31 particles; got {particles}: fill in parts")
+    if step < 0 or step + steps > MAX_STEPS:
+        raise ValueError(f"steps are numbered from 0 to 2**48 - 1; got {step} and {steps} more")
+
+
 def _check(out: Tensor, seed: int, step: int, first_particle: int, first_component: int) -> None:
     if out.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"noise comes in float32 or float64; the tensor to fill is {out.dtype}")
@@ -147,12 +158,6 @@ def _check(out: Tensor, seed: int, step: int, first_particle: int, first_compone
             "the tensor to fill must be contiguous, (particles, components) or (steps, particles, components); it has "
             f"shape {tuple(out.shape)} and strides {out.stride()}"
         )
-    check_seed(seed)
-    if first_particle < 0 or first_particle + out.shape[1] > MAX_PARTICLES:
-        raise ValueError(f"particles are numbered from 0 to 2**32 - 1; got {first_particle} and {out.shape[1]} more")
-    if out.shape[1] > MAX_PARTICLES // 2:  # the kernel carries between its 32-bit digits
-        raise ValueError(f"one fill takes at most 2**31 particles; got {out.shape[1]}: fill in parts")
-    if step < 0 or step + out.shape[0] > MAX_STEPS:
-        raise ValueError(f"steps are numbered from 0 to 2**48 - 1; got {step}")
+    check_range(seed, step, out.shape[0], first_particle, out.shape[1])
     if first_component < 0 or first_component % 4:
         raise ValueError(f"first_component starts a block: a multiple of 4; got {first_component}")

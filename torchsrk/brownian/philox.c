@@ -189,19 +189,26 @@ INLINE void turn32(const uint32_t *word, const float *radius, float *restrict fi
     }
 }
 
+/* Normal i of every lane's block, in plane i. */
+VECTOR_CLONES static void planes32(const Lanes *lanes, float scale, float (*restrict plane)[LANES])
+{
+    float radius[LANES];
+    radius32(lanes->w0, scale, radius);
+    turn32(lanes->w1, radius, plane[0], plane[1]);
+    radius32(lanes->w2, scale, radius);
+    turn32(lanes->w3, radius, plane[2], plane[3]);
+}
+
 VECTOR_CLONES static void normals32(const Lanes *lanes, float scale, float *restrict out)
 {
-    float radius[LANES], a[LANES], b[LANES], c[LANES], d[LANES];
-    radius32(lanes->w0, scale, radius);
-    turn32(lanes->w1, radius, a, b);
-    radius32(lanes->w2, scale, radius);
-    turn32(lanes->w3, radius, c, d);
+    float plane[4][LANES];
+    planes32(lanes, scale, plane);
     EACH_LANE
     {
-        out[4 * lane] = a[lane];
-        out[4 * lane + 1] = b[lane];
-        out[4 * lane + 2] = c[lane];
-        out[4 * lane + 3] = d[lane];
+        out[4 * lane] = plane[0][lane];
+        out[4 * lane + 1] = plane[1][lane];
+        out[4 * lane + 2] = plane[2][lane];
+        out[4 * lane + 3] = plane[3][lane];
     }
 }
 
@@ -233,7 +240,7 @@ INLINE void radius64(const uint32_t *high, const uint32_t *low, double scale, do
     }
 }
 
-VECTOR_CLONES static void normals64(const Lanes *lanes, double scale, double *restrict out)
+VECTOR_CLONES static void planes64(const Lanes *lanes, double scale, double (*restrict plane)[LANES])
 {
     double radius[LANES], t[LANES], sine[LANES], cosine[LANES];
     uint64_t word[LANES];
@@ -271,8 +278,19 @@ VECTOR_CLONES static void normals64(const Lanes *lanes, double scale, double *re
         const uint64_t odd = word[lane] << 1, sign = 0x8000000000000000u;
         const double c = (int64_t)odd < 0 ? sine[lane] : cosine[lane];
         const double s = (int64_t)odd < 0 ? cosine[lane] : sine[lane];
-        out[2 * lane] = radius[lane] * double_of(bits_of_double(c) ^ ((word[lane] ^ odd) & sign));
-        out[2 * lane + 1] = radius[lane] * double_of(bits_of_double(s) ^ (word[lane] & sign));
+        plane[0][lane] = radius[lane] * double_of(bits_of_double(c) ^ ((word[lane] ^ odd) & sign));
+        plane[1][lane] = radius[lane] * double_of(bits_of_double(s) ^ (word[lane] & sign));
+    }
+}
+
+VECTOR_CLONES static void normals64(const Lanes *lanes, double scale, double *restrict out)
+{
+    double plane[2][LANES];
+    planes64(lanes, scale, plane);
+    EACH_LANE
+    {
+        out[2 * lane] = plane[0][lane];
+        out[2 * lane + 1] = plane[1][lane];
     }
 }
 
@@ -399,4 +417,92 @@ void torchsrk_fill(void *out, int kind, uint64_t seed, uint32_t first_particle, 
     fill_shards(&queue);
     for (int i = 0; i < started; i++)
         pthread_join(handles[i], 0);
+}
+
+/* ------------------------------------------------------------------------------------------------------- Tiles
+ *
+ * The same normals for a few particles, laid out as compiled steps read them: (steps, components, row), particles
+ * innermost. Lanes are dealt out particle first, then block, then step, so that a run of lanes is a row of the tile
+ * and nothing is transposed. */
+
+typedef struct {
+    int64_t step, block, particle;
+} Corner;
+
+/* The next run of lanes that share step and block: its length, and the corner moved past it. */
+INLINE int next_run(Corner *at, int64_t particles, int64_t blocks, int left)
+{
+    const int64_t row = particles - at->particle;
+    const int length = row < left ? (int)row : left;
+    at->particle += length;
+    if (at->particle == particles) {
+        at->particle = 0;
+        if (++at->block == blocks) {
+            at->block = 0;
+            at->step++;
+        }
+    }
+    return length;
+}
+
+/* Planes to rows of the tile; ``size`` is a constant once inlined, and so is the length of the usual rows. */
+INLINE void scatter(char *out, const char *planes, Corner at, int64_t steps, int64_t particles, int64_t components,
+                    int64_t row, int per_block, size_t size)
+{
+    const int64_t blocks = (components + per_block - 1) / per_block;
+    for (int lane = 0; lane < LANES && at.step < steps;) {
+        const Corner from = at;
+        const int length = next_run(&at, particles, blocks, LANES - lane);
+        const int64_t component = from.block * per_block, left = components - component;
+        for (int i = 0; i < per_block && i < left; i++) {
+            char *to = out + (size_t)((from.step * components + component + i) * row + from.particle) * size;
+            const char *plane = planes + (size_t)(i * LANES + lane) * size;
+            if (length == 16)
+                memcpy(to, plane, 16 * size);
+            else if (length == 8)
+                memcpy(to, plane, 8 * size);
+            else
+                for (int j = 0; j < length; j++)
+                    memcpy(to + (size_t)j * size, plane + (size_t)j * size, size);
+        }
+        lane += length;
+    }
+}
+
+void torchsrk_fill_tile(void *out, int kind, uint64_t seed, uint32_t first_particle, uint64_t first_step,
+                        uint32_t stream, int64_t steps, int64_t particles, int64_t components, int64_t row,
+                        double scale)
+{
+    const int per_block = kind == FLOAT32 ? 4 : 2;
+    const int64_t blocks = (components + per_block - 1) / per_block;
+    if (particles == 1 && row == 1) { /* nothing to lay out */
+        torchsrk_fill(out, kind, seed, first_particle, first_step, stream, 0, steps, 1,
+                      components * (BLOCK_BYTES / per_block), scale, 1);
+        return;
+    }
+    _Alignas(64) char planes[4 * LANES * sizeof(float)];
+    Lanes lanes;
+    memset(&lanes, 0, sizeof lanes);
+    for (Corner at = {0, 0, 0}, from = at; at.step < steps; from = at) {
+        for (int lane = 0; lane < LANES && at.step < steps;) {
+            const uint64_t step = first_step + (uint64_t)at.step;
+            const uint32_t low = (uint32_t)step, high = (uint32_t)(step >> 32) | stream << 16;
+            const uint32_t block = (uint32_t)at.block, particle = first_particle + (uint32_t)at.particle;
+            const int length = next_run(&at, particles, blocks, LANES - lane);
+            for (int i = 0; i < length; i++, lane++) {
+                lanes.block[lane] = block;
+                lanes.particle[lane] = particle + (uint32_t)i;
+                lanes.step_low[lane] = low;
+                lanes.step_high[lane] = high;
+            }
+        }
+        (HAVE_AVX2 ? philox_avx2 : philox_portable)(seed, &lanes);
+        if (kind == FLOAT32) {
+            planes32(&lanes, (float)scale, (float(*)[LANES])planes);
+            scatter(out, planes, from, steps, particles, components, row, 4, sizeof(float));
+        } else {
+            planes64(&lanes, scale, (double(*)[LANES])planes);
+            scatter(out, planes, from, steps, particles, components, row, 2, sizeof(double));
+        }
+    }
 }

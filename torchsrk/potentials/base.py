@@ -35,6 +35,11 @@ class Potential(nn.Module, ABC):
         return gradient_of_sum(lambda y: check_energy(self(y), y), x)
 
 
+def is_stateful(module: nn.Module) -> bool:
+    """Whether the module holds a potential that a gradient changes."""
+    return any(isinstance(part, Potential) and part.stateful for part in module.modules())
+
+
 def gradient_of_sum(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """The gradient of Σ function(x), each point on its own; it carries a graph when the caller's grad mode is on."""
     keep_graph = torch.is_grad_enabled()

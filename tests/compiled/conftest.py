@@ -1,0 +1,10 @@
+"""Compiled steps of the tests go to a folder of their own, so that every run compiles anew."""
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _fresh_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHSRK_CACHE", str(tmp_path_factory.mktemp("compiled")))
+        yield

@@ -1,0 +1,148 @@
+"""What can't be compiled runs eagerly, with the eager run's bits, after one warning that says why."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tests.problems import minibatch, mixture
+from torchsrk import ItoDiffusion, Langevin, sample
+from torchsrk.brownian import native
+from torchsrk.compiled import build, compiling_pays
+from torchsrk.integrators import EulerMaruyama
+from torchsrk.potentials import FunctionPotential, NonConvex
+
+OPTIONS = {"step_size": 0.05, "num_steps": 4, "seed": 5}
+
+
+def potential_of(function):
+    return Langevin(FunctionPotential(function))
+
+
+def by_value(x):
+    return x.square().sum(-1) if x.sum() < 1e9 else x.sum(-1)
+
+
+NON_CONVEX = NonConvex(beta=2.0, gamma=0.5, dim=3)
+CASES = {
+    "mixes particles by a mean": (
+        potential_of(lambda x: (x - x.mean(0)).square().sum(-1)),
+        "em",
+        "mixes its particles",
+    ),
+    "mixes particles by a product": (potential_of(lambda x: 1e-3 * (x @ x.T @ x).square().sum(-1)), "em", "particles"),
+    "reads how many there are": (potential_of(lambda x: x.square().sum(-1) * len(x)), "em", "number of particles"),
+    "joins particles": (potential_of(lambda x: torch.cat((x, x))[: len(x)].square().sum(-1)), "em", "particles"),
+    "depends on values": (potential_of(by_value), "em", "tracing a step failed"),
+    "unknown operation": (potential_of(lambda x: torch.fft.rfft(x).abs().square().sum(-1)), "em", "has no C form"),
+    "other precision": (potential_of(lambda x: x.float().square().sum(-1).double()), "em", "float32"),
+    "Lévy areas": (ItoDiffusion(NON_CONVEX, NON_CONVEX.scale, noise_type="isotropic"), "srk-id", "Lévy areas"),
+    "minibatches": (Langevin(minibatch()).double(), "em", "minibatches"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_says_why_and_runs(name):
+    sde, scheme, reason = CASES[name]
+    x0 = torch.ones(6, 2 if name == "minibatches" else 3)
+    with pytest.warns(RuntimeWarning, match=f"compile=True: this run is eager, as .*{reason}") as warned:
+        compiled = sample(sde, x0, integrator=scheme, compile=True, **OPTIONS).final
+    assert len(warned) == 1
+    if name != "minibatches":  # whose draws go on
+        assert torch.equal(compiled, sample(sde, x0, integrator=scheme, **OPTIONS).final)
+
+
+def test_states_with_further_dimensions():
+    x0 = torch.ones(2, 3, 4)
+    with pytest.warns(RuntimeWarning, match=r"\(2, 3, 4\): flatten"):
+        compiled = sample(Langevin(mixture(4)), x0, integrator="em", compile=True, **OPTIONS).final
+    assert torch.equal(compiled, sample(Langevin(mixture(4)), x0, integrator="em", **OPTIONS).final)
+
+
+def test_without_a_compiler(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHSRK_CACHE", str(tmp_path))
+    monkeypatch.setattr(build.shutil, "which", lambda name: None)
+    build._compiler.cache_clear()
+    with pytest.warns(RuntimeWarning, match="no C compiler was found: install one"):
+        sample(Langevin(mixture(4)), torch.zeros(6, 4), integrator="em", compile=True, **OPTIONS)
+    build._compiler.cache_clear()
+
+
+def test_with_a_compiler_that_fails(monkeypatch, tmp_path):
+    broken = tmp_path / "cc"
+    broken.write_text("#!/bin/sh\necho 'out of order' >&2\nexit 1\n")
+    broken.chmod(0o700)
+    monkeypatch.setenv("TORCHSRK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(build, "_compiler", lambda: (str(broken),))
+    with pytest.warns(RuntimeWarning, match="cc failed: out of order"):
+        sample(Langevin(mixture(4)), torch.zeros(6, 4), integrator="em", compile=True, **OPTIONS)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_without_the_noise_kernel(monkeypatch):
+    monkeypatch.setattr(native, "library", lambda: None)
+    with pytest.warns(RuntimeWarning, match="noise kernel was not built"):
+        sample(Langevin(mixture(4)), torch.zeros(6, 4), integrator="em", compile=True, **OPTIONS)
+
+
+@pytest.mark.parametrize("problem", ["a file", "open to others"])
+def test_a_cache_folder_that_others_could_write_to_is_refused(monkeypatch, tmp_path, problem):
+    folder = tmp_path / "cache"
+    if problem == "a file":
+        folder.write_text("")
+    else:
+        folder.mkdir()
+        folder.chmod(0o777)
+    monkeypatch.setenv("TORCHSRK_CACHE", str(folder))
+    with pytest.warns(RuntimeWarning, match="is not a folder that this user owns"):
+        sample(Langevin(mixture(4)), torch.zeros(6, 4), integrator="em", compile=True, **OPTIONS)
+
+
+RUN = """
+import sys, torch
+from torchsrk import Langevin, sample
+from torchsrk.potentials import GaussianMixture
+from torchsrk.compiled import build
+if sys.argv[1] == "from disk":
+    def refuse(*arguments):
+        raise AssertionError("compiled again")
+    build._compile = refuse
+for step_size in (0.1, 0.2):
+    for particles in (5, 100):
+        sde = Langevin(GaussianMixture(torch.full((4,), 0.3)))
+        options = dict(integrator="em", step_size=step_size, num_steps=3, seed=0, compile=True)
+        run = sample(sde, torch.zeros(particles, 4), **options)
+print(run.final.sum().item())
+"""
+
+
+def test_a_library_is_compiled_once_and_found_by_the_next_process(tmp_path):
+    """One library for any step size and any number of particles from five on; half of one is made again."""
+    cache = tmp_path / "cache"
+    environment = {"TORCHSRK_CACHE": str(cache), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+    def run(how):
+        command = [sys.executable, "-W", "error", "-c", RUN, how]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    first = run("compile")
+    (library,) = cache.iterdir()
+    assert run("from disk") == first
+    library.write_bytes(library.read_bytes()[:1000])
+    assert run("compile") == first
+    assert list(cache.iterdir()) == [library]
+
+
+def test_auto_compiles_long_runs_alone(monkeypatch):
+    few, many = torch.zeros(1, 4), torch.zeros(50_000, 20)
+    assert not compiling_pays(EulerMaruyama(), few, 1000)
+    assert compiling_pays(EulerMaruyama(), few, 100_000)
+    assert compiling_pays(EulerMaruyama(), many, 1000)
+    monkeypatch.setattr(build, "load", lambda *arguments: pytest.fail("a short run was compiled"))
+    sample(Langevin(mixture(4)), torch.zeros(6, 4), integrator="em", compile="auto", **OPTIONS)
+
+
+def test_the_progress_bar_shows_compiling(capsys):
+    sample(Langevin(mixture(4)), torch.zeros(6, 4), integrator="em", compile=True, progress=True, **OPTIONS)
+    assert "compiled in" in capsys.readouterr().err

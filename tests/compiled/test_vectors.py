@@ -1,0 +1,67 @@
+"""Every entrywise operation, on every vector width that this processor can pretend to have."""
+
+import pytest
+import torch
+
+from torchsrk import SDE, sample
+from torchsrk.compiled import build
+
+# Operation: the interval it is tried on.
+FUNCTIONS = {
+    **dict.fromkeys(("exp", "expm1", "sin", "cos", "tan", "atan", "sinh", "cosh", "tanh", "asinh"), (-25.0, 25.0)),
+    **dict.fromkeys(("erf", "erfc", "sigmoid", "relu", "abs", "floor", "ceil", "trunc", "sign", "exp2"), (-9.0, 9.0)),
+    **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "lgamma"), (0.01, 40.0)),
+    **dict.fromkeys(("asin", "acos", "atanh"), (-0.999, 0.999)),
+    "log1p": (-0.99, 40.0),
+    "acosh": (1.01, 40.0),
+    "round": (-9.0, 9.0),
+}
+WIDTHS = {
+    "widest": (),
+    "AVX2": ("-mno-avx512f",),
+    "SSE": ("-mno-avx512f", "-mno-avx2", "-mno-avx"),
+    "lane by lane": ("-UVECTOR_MATH",),
+}
+
+
+def apply(functions, x, monkeypatch, flags):
+    """Each function by a compiled step that moves x to it, without noise."""
+    load = build.load
+    monkeypatch.setattr(build, "load", lambda source, more=(): load(source, (*more, *flags)))
+
+    def drift(points):
+        return torch.stack([getattr(torch, name)(points[..., i]) for i, name in enumerate(functions)], -1) - points
+
+    sde = SDE(drift, lambda points: 0.0 * points, "diagonal")
+    return sample(sde, x, integrator="em", step_size=1.0, num_steps=1, seed=0, compile=True).final
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("particles", [4, 203])
+def test_functions(monkeypatch, width, dtype, particles):
+    x = torch.stack([torch.linspace(low, high, particles, dtype=dtype) for low, high in FUNCTIONS.values()], -1)
+    result = apply(list(FUNCTIONS), x, monkeypatch, WIDTHS[width])
+    for i, name in enumerate(FUNCTIONS):
+        exact = getattr(torch, name)(x[:, i].double()) if name != "round" else x[:, i].round().double()
+        # Four units in the last place, the bound that glibc states, and the rounding of (f(x) - x) + x.
+        unit = torch.finfo(dtype).eps * torch.maximum(exact.abs(), x[:, i].abs().double())
+        assert ((result[:, i].double() - exact).abs() <= 6 * unit).all(), name
+
+
+@pytest.mark.parametrize("particles", [4, 203])
+def test_not_a_number_stays_one(monkeypatch, particles):
+    """Comparisons and extremes treat NaN as torch does, so that it can't hide."""
+    x = torch.randn(particles, 1)
+    x[::3] = 30.0
+
+    def drift(points):
+        overflow = torch.exp(points.square())  # inf where x is 30
+        nan = overflow - overflow
+        parts = (nan.clamp(-1, 1), torch.maximum(nan, points), torch.minimum(points, nan), torch.relu(nan), nan.abs())
+        return sum(torch.where(part.isnan(), 1.0, 0.0) for part in parts) - points
+
+    sde = SDE(drift, lambda points: 0.0 * points, "diagonal")
+    run = {"integrator": "em", "step_size": 1.0, "num_steps": 1, "seed": 0}
+    compiled = sample(sde, x, compile=True, **run).final
+    torch.testing.assert_close(compiled, torch.where(x == 30.0, 5.0, 0.0), rtol=0.0, atol=1e-12)

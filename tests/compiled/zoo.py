@@ -1,0 +1,121 @@
+"""Energies and coefficients as users write them, for the compiler to take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, distributions, nn
+
+DIM = 3
+_CENTRES = torch.tensor([[1.0, 0.0, -1.0], [-1.0, 0.5, 0.0], [0.0, -0.5, 1.0], [0.3, 0.2, 0.1]], dtype=torch.float64)
+_MATRIX = torch.tensor([[2.0, 0.3, 0.1], [0.3, 1.5, -0.2], [0.1, -0.2, 1.0]], dtype=torch.float64)
+
+
+def _like(tensor: Tensor, x: Tensor) -> Tensor:
+    return tensor.to(x.dtype)
+
+
+def rosenbrock(x: Tensor) -> Tensor:
+    a, b = x[..., :-1], x[..., 1:]
+    return (2.0 * (b - a**2) ** 2 + (1 - a) ** 2).sum(-1)
+
+
+def funnel(x: Tensor) -> Tensor:
+    width, rest = x[..., 0], x[..., 1:]
+    rest_log_prob = distributions.Normal(0.0, torch.exp(0.25 * width).unsqueeze(-1)).log_prob(rest).sum(-1)
+    return 0.5 * width.square() - rest_log_prob
+
+
+def banana(x: Tensor) -> Tensor:
+    u, v, w = x.unbind(-1)
+    return 0.5 * (u.pow(2) + (v - 0.5 * u * u).pow(2) + w.abs().pow(1.5))
+
+
+def mixture_by_logsumexp(x: Tensor) -> Tensor:
+    squares = (x.unsqueeze(-2) - _like(_CENTRES, x)).square().sum(-1)
+    return -torch.logsumexp(-0.5 * squares, dim=-1)
+
+
+def student(x: Tensor) -> Tensor:
+    return -distributions.StudentT(4.0).log_prob(x).sum(-1)
+
+
+def normal_by_cholesky(x: Tensor) -> Tensor:
+    covariance = _like(_MATRIX, x)
+    normal = distributions.MultivariateNormal(torch.zeros(DIM, dtype=x.dtype), covariance)
+    return -normal.log_prob(x)
+
+
+def quadratic_by_einsum(x: Tensor) -> Tensor:
+    return 0.5 * torch.einsum("...i,ij,...j->...", x, _like(_MATRIX, x), x)
+
+
+def norms(x: Tensor) -> Tensor:
+    return x.norm(dim=-1) + 0.1 * x.norm(p=1, dim=-1) + torch.linalg.vector_norm(x, ord=4, dim=-1)
+
+
+def trigonometric(x: Tensor) -> Tensor:
+    return (0.5 * x.square() + x.sin() * torch.cos(2 * x) + torch.atan(x) + torch.cosh(0.1 * x)).sum(-1)
+
+
+def clamps(x: Tensor) -> Tensor:
+    bent = F.relu(x) + 0.5 * F.leaky_relu(-x, 0.1) + F.elu(x) + x.clamp(-1, 1) + torch.where(x > 0.2, x, -x)
+    return 0.5 * x.square().sum(-1) + 0.1 * bent.square().sum(-1) + torch.maximum(x[..., 0], x[..., 1])
+
+
+def softmaxes(x: Tensor) -> Tensor:
+    weights = torch.softmax(x, dim=-1)
+    return 0.5 * x.square().sum(-1) - (weights * F.log_softmax(2 * x, dim=-1)).sum(-1)
+
+
+def joined(x: Tensor) -> Tensor:
+    y = torch.cat((x, x.flip(-1) ** 2, torch.stack((x[..., 0], x[..., 2]), dim=-1)), dim=-1)
+    first, second = y.split((5, 3), dim=-1)
+    return 0.1 * first.square().sum(-1) + second.mean(-1) + 0.5 * x.square().sum(-1)
+
+
+def statistics(x: Tensor) -> Tensor:
+    return 0.5 * x.square().sum(-1) + x.var(-1) + x.std(-1) + x.amax(-1) - 0.5 * x.mean(-1)
+
+
+def special(x: Tensor) -> Tensor:
+    return 0.5 * x.square().sum(-1) - torch.erf(x).sum(-1) - F.logsigmoid(x).sum(-1) + torch.expm1(-0.1 * x).sum(-1)
+
+
+class Network(nn.Module):
+    """A network energy."""
+
+    def __init__(self, *activations: nn.Module) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        width = DIM
+        for activation in activations:
+            layers += [nn.Linear(width, 17), activation]
+            width = 17
+        self.layers = nn.Sequential(*layers, nn.Linear(width, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x).squeeze(-1) + 0.5 * x.square().sum(-1)
+
+
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    function.__name__: function
+    for function in (
+        *(rosenbrock, funnel, banana, mixture_by_logsumexp, student, normal_by_cholesky, quadratic_by_einsum, norms),
+        *(trigonometric, clamps, softmaxes, joined, statistics, special),
+    )
+}
+
+
+def networks() -> dict[str, Network]:
+    """Networks with usual activations, the same at every call."""
+    torch.manual_seed(0)
+    return {
+        "tanh": Network(nn.Tanh(), nn.Tanh()),
+        "silu": Network(nn.SiLU(), nn.Softplus()),
+        "gelu": Network(nn.GELU(), nn.GELU(approximate="tanh")),
+        "relu": Network(nn.ReLU(), nn.Sigmoid()),
+        "norm": Network(nn.Sequential(nn.LayerNorm(17), nn.ELU()), nn.Mish()),
+    }

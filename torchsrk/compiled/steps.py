@@ -1,0 +1,189 @@
+"""Compiled steps: traced from an SDE and a scheme, run over all particles in one call."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import time
+from collections.abc import Hashable, Sequence
+from importlib import resources
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, fx
+
+from ..brownian import Needs, Stream, native
+from ..integrators import Integrator
+from ..potentials.base import is_stateful
+from ..sde import BaseSDE
+from . import build
+from .fingerprint import fingerprint
+from .lowering import StepCode, lower, uniform_values
+from .trace import CannotCompile, trace_step
+
+# Two counts of particles that no dimension of a problem is likely to have; steps traced with either must agree.
+_MARKERS = (7907, 7919)
+# Starting a second thread costs about as long as this many normals and their share of a step.
+_NUMBERS_PER_THREAD = 1 << 17
+
+# Seconds: of an eager gradient and its share of the step, for each call and for each number; of compiling.
+_EAGER_CALL, _EAGER_NUMBER, _COMPILING = 40e-6, 2e-9, 1.0
+
+# So few particles run one by one, with vectors along a particle's entries; more run side by side in a vector's lanes.
+_FEW = 4
+_ACCUMULATORS = {True: 64, False: 8}
+# Lets the compiler add up a sum in several parts. NaN and infinity keep their meaning.
+_REORDER = ("-fassociative-math", "-fno-signed-zeros")
+
+_REALS = {torch.float32: ("float", "int32_t", "x##f"), torch.float64: ("double", "int64_t", "x")}
+
+
+class _Run(ctypes.Structure):
+    """The struct Run of driver.c."""
+
+    _fields_ = (
+        ("source", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
+        ("particles", ctypes.c_int64),
+        ("steps", ctypes.c_int64),
+        ("seed", ctypes.c_uint64),
+        ("first_step", ctypes.c_uint64),
+        ("first_particle", ctypes.c_uint32),
+        ("step_size", ctypes.c_double),
+        ("increment_scale", ctypes.c_double),
+        ("area_scale", ctypes.c_double),
+        ("literals", ctypes.c_void_p),
+        ("uniforms", ctypes.c_void_p),
+        ("draw", ctypes.c_void_p),
+    )
+
+
+class CompiledSteps:
+    """A scheme's steps on an SDE as one C function.
+
+    The numbers are those of the eager step up to rounding, and the same bits whatever the number of threads, the way a
+    run is cut into calls or, from five particles on, the batch.
+    """
+
+    def __init__(self, code: StepCode, library: ctypes.CDLL, module: fx.GraphModule, step_size: float) -> None:
+        self._code, self._library, self._module = code, library, module
+        self._step_size = step_size
+        self.seconds = 0.0  # that it took to get here
+
+    def bind(self, like: Tensor, seed: int, first_particle: int, threads: int) -> BoundSteps:
+        """Ready to run: what does not depend on the state is computed here, from the parameters as they are now."""
+        literals = torch.tensor(self._code.literals or (0.0,), dtype=like.dtype)
+        uniforms = uniform_values(self._module, self._code.uniforms, like.dtype)
+        pointers = (ctypes.c_void_p * max(1, len(uniforms)))(*(tensor.data_ptr() for tensor in uniforms))
+        kernel = native.library()
+        assert kernel is not None
+        run = _Run(
+            seed=seed,
+            first_particle=first_particle,
+            step_size=self._step_size,
+            increment_scale=math.sqrt(self._step_size),
+            area_scale=math.sqrt(self._step_size / 12.0),
+            literals=literals.data_ptr(),
+            uniforms=ctypes.addressof(pointers),
+            draw=ctypes.cast(kernel.torchsrk_fill_tile, ctypes.c_void_p).value,
+        )
+        return BoundSteps(self._library, run, threads, (literals, uniforms, pointers))
+
+
+class BoundSteps:
+    """Compiled steps with their parameters and seed; ``alive`` holds what ``run`` points to."""
+
+    def __init__(self, library: ctypes.CDLL, run: _Run, threads: int, alive: Any) -> None:
+        self._library, self._run, self._threads, self._alive = library, run, threads, alive
+
+    def advance(self, source: Tensor, out: Tensor, first: int, last: int) -> None:
+        """Write to ``out`` the contiguous states ``source`` (..., dim) of step ``first``, taken to step ``last``."""
+        run = self._run
+        run.source, run.out = source.data_ptr(), out.data_ptr()
+        run.particles, run.steps, run.first_step = source.numel() // source.shape[-1], last - first, first
+        work = source.numel() * (last - first)
+        threads = min(self._threads, 1 + work // _NUMBERS_PER_THREAD)
+        if self._library.torchsrk_run(ctypes.byref(run), threads):
+            raise MemoryError("no memory for the workspace of a compiled step")
+
+
+_COMPILED: WeakKeyDictionary[BaseSDE, dict[Hashable, CompiledSteps]] = WeakKeyDictionary()
+
+
+def compiled_steps(sde: BaseSDE, scheme: Integrator, step_size: float, state: Tensor, brownian: int) -> CompiledSteps:
+    """The steps of a scheme on an SDE, for states like ``state``: compiled, unless they were before.
+
+    Raises:
+        CannotCompile: the message says why.
+    """
+    if state.device.type != "cpu":
+        raise CannotCompile(f"compiled steps run on the CPU and the state is on {state.device}")
+    if state.ndim > 2:
+        raise CannotCompile(
+            f"compiled steps take states (particles, dim) and these are {tuple(state.shape)}: flatten the leading "
+            "dimensions if the SDE treats all particles alike"
+        )
+    start = time.perf_counter()
+    kept = _COMPILED.setdefault(sde, {})
+    one_by_one = state.numel() <= _FEW * state.shape[-1]
+    form = (state.shape[-1], brownian, state.dtype, one_by_one)
+    key = (type(scheme), repr(scheme), step_size, *form, fingerprint(sde))
+    if key not in kept:
+        kept[key] = _compile(sde, scheme, step_size, *form)
+        kept[key].seconds = time.perf_counter() - start
+    return kept[key]
+
+
+def compiling_pays(scheme: Integrator, state: Tensor, steps: int) -> bool:
+    """Whether an eager run of so many steps would take longer than compiling, from what steps usually cost."""
+    gradients = scheme.gradients_per_step * steps
+    return gradients * (_EAGER_CALL + _EAGER_NUMBER * state.numel()) > _COMPILING
+
+
+def _compile(
+    sde: BaseSDE,
+    scheme: Integrator,
+    step_size: float,
+    dim: int,
+    brownian: int,
+    dtype: torch.dtype,
+    one_by_one: bool,
+) -> CompiledSteps:
+    if native.library() is None:
+        raise CannotCompile("the noise kernel was not built, for want of a C compiler")
+    if scheme.required(sde) is Needs.LEVY_AREA:
+        raise CannotCompile(f"{scheme.name} with {sde.noise.name} noise draws Lévy areas, which have no C form here")
+    if is_stateful(sde):
+        raise CannotCompile("the potential changes with every gradient, as one that draws minibatches does")
+    traced = [trace_step(sde, scheme, step_size, dim, brownian, dtype, marker) for marker in _MARKERS]
+    codes = [lower(step, _ACCUMULATORS[one_by_one]) for step in traced]
+    if (codes[0].source, codes[0].literals) != (codes[1].source, codes[1].literals):
+        raise CannotCompile("a step depends on the number of particles")
+    needs_area = scheme.required(sde) is Needs.SPACE_TIME_AREA
+    switches = [name for name, on in (("SPACE_TIME_AREA", needs_area), ("ONE_BY_ONE", one_by_one)) if on]
+    flags = _REORDER if one_by_one else ()
+    library = build.load(_program(codes[0], dim, brownian, dtype, switches), flags)
+    library.torchsrk_run.argtypes = (ctypes.POINTER(_Run), ctypes.c_int)
+    library.torchsrk_run.restype = ctypes.c_int
+    return CompiledSteps(codes[0], library, traced[0].module, step_size)
+
+
+def _program(code: StepCode, dim: int, brownian: int, dtype: torch.dtype, switches: Sequence[str]) -> str:
+    real, integer, suffixed = _REALS[dtype]
+    definitions = {
+        "REAL": real,
+        "REAL_BYTES": dtype.itemsize,
+        "INTEGER": integer,
+        "F(x)": suffixed,
+        "KIND": native.KINDS[dtype],
+        "DIM": dim,
+        "BROWNIAN": brownian,
+        "WORKSPACE": code.workspace,
+        "INCREMENT_STREAM": int(Stream.INCREMENT),
+        "AREA_STREAM": int(Stream.SPACE_TIME_AREA),
+        **dict.fromkeys(switches, 1),
+    }
+    header = "".join(f"#define {name} {value}\n" for name, value in definitions.items())
+    vector, driver = (resources.files(__package__).joinpath(name).read_text() for name in ("vector.h", "driver.c"))
+    return f"{header}{vector}\n{code.source}\n{driver}"

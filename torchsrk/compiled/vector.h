@@ -1,0 +1,153 @@
+/* The vocabulary of a compiled step. Every value is a vector V over the particles of a tile, one lane each: as many as
+ * the processor's vectors hold. A particle's numbers never depend on its neighbours, on its place in the batch or on
+ * the number of threads. With ONE_BY_ONE, for a few chains, a tile is one particle and V a number: loops over entries
+ * are then what the compiler makes vectors of.
+ *
+ * The includer defines REAL (float or double), REAL_BYTES, INTEGER (the integer of that size), F(name) (name with the C
+ * library's suffix for REAL) and, where glibc's vector functions are there, VECTOR_MATH. */
+#include <math.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(ONE_BY_ONE)
+#define VECTOR_BYTES REAL_BYTES
+#elif defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#elif defined(__AVX2__)
+#define VECTOR_BYTES 32
+#else
+#define VECTOR_BYTES 16
+#endif
+#define TILE (VECTOR_BYTES / REAL_BYTES)
+#define INLINE static inline __attribute__((always_inline, unused))
+#define EACH_LANE for (int lane = 0; lane < TILE; lane++)
+
+#ifdef ONE_BY_ONE
+typedef REAL V;
+typedef INTEGER M; /* a condition: 1 or 0 */
+INLINE V splat(REAL x) { return x; }
+INLINE M splat_mask(int x) { return x != 0; }
+INLINE M v_not(M condition) { return !condition; }
+INLINE V v_select(M condition, V yes, V no) { return condition ? yes : no; }
+INLINE V v_number(M condition) { return (V)condition; }
+#else
+typedef REAL V __attribute__((vector_size(VECTOR_BYTES)));
+typedef INTEGER M __attribute__((vector_size(VECTOR_BYTES))); /* a condition: all bits of a lane, or none */
+INLINE V splat(REAL x) { return (V){0} + x; }
+INLINE M splat_mask(int x) { return (M){0} - (INTEGER)(x != 0); }
+INLINE M v_not(M condition) { return ~condition; }
+INLINE V v_select(M condition, V yes, V no) { return (V)((condition & (M)yes) | (~condition & (M)no)); }
+INLINE V v_number(M condition) { return (V)(condition & (M)splat(1)); }
+#endif
+
+/* NaN goes through, as in torch. */
+INLINE V v_maximum(V a, V b) { return v_select((a > b) | (a != a), a, b); }
+INLINE V v_minimum(V a, V b) { return v_select((a < b) | (a != a), a, b); }
+INLINE V v_relu(V x) { return v_select(x < 0, splat(0), x); }
+INLINE M v_isnan(V x) { return x != x; }
+INLINE V v_power(V x, int exponent)
+{
+    V y = splat(1);
+    for (int i = 0; i < exponent; i++)
+        y *= x;
+    return y;
+}
+INLINE V v_sign(V x) { return v_number(x > 0) - v_number(x < 0); }
+
+#ifdef ONE_BY_ONE
+#define BY_LANE(name)                                                                                          \
+    INLINE V v_##name(V x) { return F(name)(x); }
+#define BY_LANE_2(name)                                                                                        \
+    INLINE V v_##name(V a, V b) { return F(name)(a, b); }
+#else
+/* The compiler makes vector instructions of these. */
+#define BY_LANE(name)                                                                                          \
+    INLINE V v_##name(V x)                                                                                     \
+    {                                                                                                          \
+        V y;                                                                                                   \
+        EACH_LANE y[lane] = F(name)(x[lane]);                                                                  \
+        return y;                                                                                              \
+    }
+#define BY_LANE_2(name)                                                                                        \
+    INLINE V v_##name(V a, V b)                                                                                \
+    {                                                                                                          \
+        V y;                                                                                                   \
+        EACH_LANE y[lane] = F(name)(a[lane], b[lane]);                                                         \
+        return y;                                                                                              \
+    }
+#endif
+BY_LANE(sqrt)
+BY_LANE(fabs)
+BY_LANE(floor)
+BY_LANE(ceil)
+BY_LANE(trunc)
+BY_LANE(rint)
+BY_LANE(lgamma)
+BY_LANE_2(fmod)
+
+#if defined(VECTOR_MATH) && defined(ONE_BY_ONE)
+/* glibc has vectors of these: say so, and loops that call them become vectors too. */
+#define FUNCTION(name)                                                                                         \
+    extern REAL F(name)(REAL) __attribute__((const, simd("notinbranch")));                                     \
+    BY_LANE(name)
+#define FUNCTION_2(name)                                                                                       \
+    extern REAL F(name)(REAL, REAL) __attribute__((const, simd("notinbranch")));                               \
+    BY_LANE_2(name)
+#elif defined(VECTOR_MATH)
+/* glibc's libmvec: named for the instruction set (AVX-512 e, AVX2 d, SSE b), the lanes and the arguments. */
+#if VECTOR_BYTES == 64 && REAL_BYTES == 4
+#define MVEC_PREFIX(arguments) _ZGVeN16##arguments##_
+#elif VECTOR_BYTES == 64
+#define MVEC_PREFIX(arguments) _ZGVeN8##arguments##_
+#elif VECTOR_BYTES == 32 && REAL_BYTES == 4
+#define MVEC_PREFIX(arguments) _ZGVdN8##arguments##_
+#elif VECTOR_BYTES == 32
+#define MVEC_PREFIX(arguments) _ZGVdN4##arguments##_
+#elif REAL_BYTES == 4
+#define MVEC_PREFIX(arguments) _ZGVbN4##arguments##_
+#else
+#define MVEC_PREFIX(arguments) _ZGVbN2##arguments##_
+#endif
+#define JOIN(a, b) a##b
+#define JOIN_EXPANDED(a, b) JOIN(a, b)
+#define FUNCTION_NAMED(name, symbol)                                                                           \
+    extern V symbol(V) __attribute__((const));                                                                 \
+    INLINE V v_##name(V x) { return symbol(x); }
+#define FUNCTION_2_NAMED(name, symbol)                                                                         \
+    extern V symbol(V, V) __attribute__((const));                                                              \
+    INLINE V v_##name(V a, V b) { return symbol(a, b); }
+#define FUNCTION(name) FUNCTION_NAMED(name, JOIN_EXPANDED(MVEC_PREFIX(v), F(name)))
+#define FUNCTION_2(name) FUNCTION_2_NAMED(name, JOIN_EXPANDED(MVEC_PREFIX(vv), F(name)))
+#else
+#define FUNCTION(name) BY_LANE(name)
+#define FUNCTION_2(name) BY_LANE_2(name)
+#endif
+
+FUNCTION(exp)
+FUNCTION(exp2)
+FUNCTION(expm1)
+FUNCTION(log)
+FUNCTION(log2)
+FUNCTION(log10)
+FUNCTION(log1p)
+FUNCTION(sin)
+FUNCTION(cos)
+FUNCTION(tan)
+FUNCTION(asin)
+FUNCTION(acos)
+FUNCTION(atan)
+FUNCTION(sinh)
+FUNCTION(cosh)
+FUNCTION(tanh)
+FUNCTION(asinh)
+FUNCTION(acosh)
+FUNCTION(atanh)
+FUNCTION(erf)
+FUNCTION(erfc)
+FUNCTION_2(pow)
+FUNCTION_2(atan2)
+FUNCTION_2(hypot)
+
+INLINE V v_sigmoid(V x) { return 1 / (1 + v_exp(-x)); }

@@ -1,0 +1,204 @@
+"""What writing a step's C needs: values, the storage they take, and the loops that fill it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from .operations import Kind, Operand, vector
+from .trace import CannotCompile, TracedStep
+
+Shape = tuple[int | None, ...]  # None stands for the particles
+Index = Sequence[str]
+
+_ARRAY_ENTRY = re.compile(r"(t\d+|x|W|H)\[[^\[]*\]|t")
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor: its shape, and the C expression of its entry at an index. The particles' own index is not used."""
+
+    shape: Shape
+    kind: Kind
+    entry: Callable[[Index], str]
+
+    def operand(self, index: Index) -> Operand:
+        """The entry that broadcasting puts at an index of a larger tensor."""
+        own = list(index)[len(index) - len(self.shape) :]
+        return self.entry(["0" if size == 1 else at for size, at in zip(self.shape, own, strict=True)]), self.kind
+
+    def moved(self, shape: Shape, source: Callable[[Index], Index]) -> Value:
+        """A tensor of another shape whose entry at an index is this one's at ``source(index)``."""
+        return Value(shape, self.kind, lambda index: self.entry(source(index)))
+
+
+@dataclass(frozen=True)
+class _Statement:
+    text: str
+    stores: str | None  # the array it fills
+    vectors: int
+
+
+class Writer:
+    """Collects a step's statements, the numbers they read and the tensors that torch computes for them.
+
+    Attributes:
+        accumulators: sums of a matrix product to keep at a time.
+        literals: the numbers in the graph, step size included: read at run time, so that they don't make a new program.
+        uniforms: nodes of the graph that torch computes before a run.
+    """
+
+    def __init__(self, traced: TracedStep, accumulators: int) -> None:
+        self.traced, self.accumulators = traced, accumulators
+        self.dtype: torch.dtype = next(iter(traced.graph.nodes)).meta["val"].dtype
+        self.literals: list[float] = []
+        self.uniforms: list[fx.Node] = []
+        self.values: dict[fx.Node, Value | list[Value]] = {}
+        self._statements: list[_Statement] = []
+        self._numbers = itertools.count()
+
+    # ------------------------------------------------------------------------------------------------- reading
+
+    def shape(self, node: fx.Node) -> Shape:
+        """The shape of a node's tensor; () for a node that is not one."""
+        value = node.meta.get("val")
+        sizes = value.shape if isinstance(value, Tensor) else ()
+        shape = tuple(None if size == self.traced.particles else int(size) for size in sizes)
+        if shape.count(None) > 1:
+            raise CannotCompile("a step pairs its particles with one another")
+        return shape
+
+    def value(self, argument: Any) -> Value:
+        """An argument of an operation: a tensor made by the step, one made before the run, or a number."""
+        if not isinstance(argument, fx.Node):
+            if isinstance(argument, bool) or not isinstance(argument, (int, float)):
+                raise CannotCompile(f"a step uses {type(argument).__name__} {argument!r} as a number")
+            return self.constant(argument, ())
+        if argument not in self.values:
+            self.values[argument] = self._uniform(argument)
+        value = self.values[argument]
+        assert isinstance(value, Value)
+        return value
+
+    def stored(self, argument: Any) -> Value:
+        """The same, in an array: for what is read more than once."""
+        value = self.value(argument)
+        return value if value.kind is Kind.NUMBER else self.store(value)
+
+    def constant(self, value: float, shape: Shape) -> Value:
+        """A tensor of one number."""
+        literal = self.literal(value)
+        return Value(shape, Kind.NUMBER, lambda index: literal)
+
+    def literal(self, value: float) -> str:
+        """A number, by its place among the literals."""
+        self.literals.append(float(value))
+        return f"c[{len(self.literals) - 1}]"
+
+    def _uniform(self, node: fx.Node) -> Value:
+        dtype, shape = node.meta["val"].dtype, self.shape(node)
+        if dtype not in (self.dtype, torch.bool):
+            raise CannotCompile(f"a step in {self.dtype} reads a tensor of {dtype}")
+        self.uniforms.append(node)
+        place = len(self.uniforms) - 1
+        return Value(shape, Kind.NUMBER, lambda index: f"p[{place}][{offset(shape, index)}]")
+
+    # ------------------------------------------------------------------------------------------------- writing
+
+    def store(self, value: Value) -> Value:
+        """The value in an array of its own, unless it is one."""
+        if _ARRAY_ENTRY.fullmatch(value.entry([f"i{d}" for d in range(len(value.shape))])):
+            return value
+        is_mask = value.kind is Kind.MASK
+
+        def fill(name: str) -> str:
+            target = f"((M *){name})" if is_mask else name
+            return loops(
+                value.shape,
+                lambda i: (
+                    f"{target}[{offset(value.shape, i)}] = "
+                    f"{value.entry(i) if is_mask else vector((value.entry(i), value.kind))};"
+                ),
+            )
+
+        return self.array(value.shape, fill, Kind.MASK if is_mask else Kind.VECTOR)
+
+    def array(self, shape: Shape, fill: Callable[[str], str], kind: Kind = Kind.VECTOR) -> Value:
+        """A new array, filled by the statement that ``fill(its name)`` writes."""
+        name = f"t{next(self._numbers)}"
+        self._statements.append(_Statement(fill(name), name, count(shape)))
+        target = f"((M *){name})" if kind is Kind.MASK else name
+        return Value(shape, kind, lambda index: f"{target}[{offset(shape, index)}]")
+
+    def write(self, text: str) -> None:
+        """A statement that fills no array."""
+        self._statements.append(_Statement(text, None, 0))
+
+    def assemble(self) -> tuple[str, int]:
+        """All statements, with storage handed out so that arrays whose last reader is past share it, and its size."""
+        last_read: dict[str, int] = {}
+        for number, statement in enumerate(self._statements):
+            last_read.update(dict.fromkeys(re.findall(r"\bt\d+\b", statement.text), number))
+        free: list[tuple[int, int]] = []  # (vectors, offset)
+        held: dict[str, tuple[int, int]] = {}
+        size, lines = 0, []
+        for number, statement in enumerate(self._statements):
+            if statement.stores is not None:
+                slot = next((slot for slot in free if slot[0] == statement.vectors), None)
+                if slot is None:
+                    slot, size = (statement.vectors, size), size + statement.vectors
+                else:
+                    free.remove(slot)
+                held[statement.stores] = slot
+                lines.append(f"    V *const {statement.stores} = work + {slot[1]};\n")
+            lines.append(statement.text)
+            free += [held.pop(name) for name in list(held) if last_read[name] <= number]
+        return "".join(lines), size
+
+
+def loops(shape: Shape, body: Callable[[Index], str], ranges: dict[int, tuple[int, int, int]] | None = None) -> str:
+    """``body(index)`` for every index of a shape; ``ranges`` gives (start, stop, step) where it is not all of it."""
+    index, text = [], ""
+    for d, size in enumerate(shape):
+        start, stop, step = (ranges or {}).get(d, (0, size, 1))
+        if size is None or (size == 1 and start == 0):
+            index.append("0")
+        else:
+            index.append(f"i{d}")
+            text += f"for (int i{d} = {start}; i{d} < {stop}; i{d} += {step}) "
+    return f"    {text}{body(index)}\n"
+
+
+def count(shape: Iterable[int | None]) -> int:
+    """Entries a particle."""
+    return math.prod(size for size in shape if size is not None)
+
+
+def strides(shape: Shape) -> list[int]:
+    """Of an array that stores the shape in row-major order, without the particles."""
+    return [count(shape[d + 1 :]) for d in range(len(shape))]
+
+
+def offset(shape: Shape, index: Index) -> str:
+    """The place of an entry in such an array."""
+    terms = [
+        at if stride == 1 else f"{at} * {stride}"
+        for size, at, stride in zip(shape, index, strides(shape), strict=True)
+        if size is not None and at != "0"
+    ]
+    return " + ".join(terms) or "0"
+
+
+def operation_name(node: fx.Node) -> str | None:
+    """aten's name of the operation, without its overload; None if it is not one of aten's."""
+    target = node.target
+    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
+        return None
+    return target._schema.name.removeprefix("aten::")
