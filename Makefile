@@ -1,8 +1,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
+BENCH_BIN := .venv-bench/bin
+BENCH_INSTALLED := .venv-bench/installed
 
-.PHONY: run test bench clean
+.PHONY: run test bench bench-parts clean
 
 run: $(INSTALLED)
 	$(BIN)/python scripts/quickstart.py
@@ -13,7 +15,11 @@ test: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/pytest
 
-bench: $(INSTALLED)
+# Beside other libraries, in an environment that holds them all; writes BENCHMARKS.md.
+bench: $(BENCH_INSTALLED)
+	$(BENCH_BIN)/python scripts/bench
+
+bench-parts: $(INSTALLED)
 	$(BIN)/python scripts/bench_noise.py
 	$(BIN)/python scripts/bench_sampling.py
 	$(BIN)/python scripts/bench_levy_area.py
@@ -25,5 +31,10 @@ $(INSTALLED): setup.py constraints.txt torchsrk/brownian/philox.c
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@
 
+$(BENCH_INSTALLED): setup.py constraints.txt torchsrk/brownian/philox.c
+	test -x $(BENCH_BIN)/python || $(PYTHON) -m venv .venv-bench
+	$(BENCH_BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
+	touch $@
+
 clean:
-	rm -rf .venv build *.egg-info torchsrk/brownian/_philox*.so
+	rm -rf .venv .venv-bench build *.egg-info torchsrk/brownian/_philox*.so

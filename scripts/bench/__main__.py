@@ -1,0 +1,70 @@
+"""The benchmark beside other libraries: ``python scripts/bench`` measures every table and writes BENCHMARKS.md.
+
+Needs the environment that ``make bench`` sets up. ``--quick`` shows in a few minutes that all of it works, at sizes
+that say nothing, and writes under results/ alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from crew import Crew
+from machine import describe
+from report import Report
+from tables import TABLES
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main() -> None:
+    options = _options()
+    folder = ROOT / "results" / ("bench-quick" if options.quick else "bench")
+    markdown = folder / "BENCHMARKS.md" if options.quick else ROOT / "BENCHMARKS.md"
+    _warn_if_busy()
+    report = Report(folder, markdown, describe())
+    run_seconds, most_seconds = (0.05, 0.5) if options.quick else (0.2, 5.0)
+    # An empty cache: what torchsrk runs compiled was compiled in this run.
+    with TemporaryDirectory() as cache:
+        environment = {"TORCHSRK_CACHE": cache}
+        with Crew(options.rounds, run_seconds, most_seconds, environment) as crew:
+            for name in options.only or TABLES:
+                _measure(name, options.quick, crew, report)
+    print(markdown.read_text(encoding="utf-8"))
+
+
+def _measure(name: str, quick: bool, crew: Crew, report: Report) -> None:
+    units, rows, start = TABLES[name].plan(quick), [], time.monotonic()
+    for number, unit in enumerate(units, 1):
+        rows.append(TABLES[name].measure(unit, crew))
+        report.save(name, rows)
+        minutes = (time.monotonic() - start) / 60
+        left = minutes / number * (len(units) - number)
+        print(f"{name} {number}/{len(units)}: {minutes:.1f} min, about {left:.1f} left; {unit}", file=sys.stderr)
+
+
+def _warn_if_busy() -> None:
+    # Threads that wait for one another, as OpenMP's do, slow down tenfold when one of them has to share its core.
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"other processes keep {load:.1f} cores busy: the numbers will be off", file=sys.stderr)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python scripts/bench", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="tiny sizes; writes results/bench-quick/ alone")
+    parser.add_argument("--only", action="append", choices=TABLES, help="measure this table and keep the others")
+    parser.add_argument("--rounds", type=int, default=0, help="turns of every contender (7; 3 if quick)")
+    options = parser.parse_args()
+    options.rounds = options.rounds or (3 if options.quick else 7)
+    if options.rounds < 2:
+        parser.error(f"--rounds must be at least 2; got {options.rounds}")
+    return options
+
+
+if __name__ == "__main__":
+    main()

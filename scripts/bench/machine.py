@@ -1,0 +1,43 @@
+"""What the numbers were measured on, without saying where."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+PACKAGES = ("torch", "jax", "jaxlib", "diffrax", "blackjax", "torchsde", "torchebm", "posteriors", "numpy")
+
+
+def describe() -> dict[str, str]:
+    """Processor, caches, and versions."""
+    return {
+        "processor": f"{_processor()}, {os.cpu_count()} cores",
+        "caches": ", ".join(_caches()) or "unknown",
+        "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        "versions": ", ".join(f"{name} {version(name)}" for name in PACKAGES),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    found: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        found.setdefault(name.strip(), value.strip())
+    named = found.get("model name", platform.machine())
+    return f"{named} (family {found.get('cpu family', '?')}, model {found.get('model', '?')})"
+
+
+def _caches() -> list[str]:
+    """The caches that the first core sees."""
+    found = []
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        level, kind, size = ((folder / name).read_text(encoding="utf-8").strip() for name in ("level", "type", "size"))
+        if kind != "Instruction":
+            found.append(f"L{level} {size}")
+    return found

@@ -1,0 +1,50 @@
+"""Results on disk: one JSON a table, and the markdown that is made from all of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tables import TABLES
+
+
+class Report:
+    """Keeps rows under a folder and writes the markdown anew after each.
+
+    Args:
+        folder: of the JSON files.
+        markdown: the file to write.
+        machine: what the rows of this run are measured on.
+    """
+
+    def __init__(self, folder: Path, markdown: Path, machine: dict[str, str]) -> None:
+        self._folder, self._markdown, self._machine = folder, markdown, machine
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def save(self, name: str, rows: list[dict[str, Any]]) -> None:
+        """Replace a table's rows."""
+        text = json.dumps({"machine": self._machine, "rows": rows}, indent=1)
+        self._file(name).write_text(text, encoding="utf-8")
+        self.write()
+
+    def write(self) -> None:
+        """The markdown of every table that has rows."""
+        parts = [
+            "# Benchmarks\n",
+            "Written by `make bench`: don't edit. Contenders take turns in one run, each in a process of its own that\n"
+            "may use all cores. Numbers are medians over the rounds with their quartiles; ratios are taken round by\n"
+            "round.\n",
+            "\n".join(f"- {name}: {value}" for name, value in self._machine.items()) + "\n",
+        ]
+        for name, module in TABLES.items():
+            if self._file(name).exists():
+                kept = json.loads(self._file(name).read_text(encoding="utf-8"))
+                parts.append(f"## {module.TITLE}\n")
+                if kept["machine"] != self._machine:
+                    parts.append("Measured with: " + "; ".join(kept["machine"].values()) + ".\n")
+                parts.append(module.render(kept["rows"]))
+        self._markdown.write_text("\n".join(parts), encoding="utf-8")
+
+    def _file(self, name: str) -> Path:
+        return self._folder / f"{name}.json"

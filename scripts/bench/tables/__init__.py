@@ -1,0 +1,19 @@
+"""The tables of BENCHMARKS.md, one a file, in their order there.
+
+Each file has ``TITLE``; ``plan(quick)``, the units of work; ``measure(unit, crew)``, the row of one, in plain types for
+JSON; and ``render(rows)``, the markdown from as many rows as there are.
+"""
+
+from types import ModuleType
+
+from tables import accuracy, compile_time, growth, levy_area, noise_bound, peers, throughput
+
+TABLES: dict[str, ModuleType] = {
+    "throughput": throughput,
+    "peers": peers,
+    "accuracy": accuracy,
+    "growth": growth,
+    "noise-bound": noise_bound,
+    "compile-time": compile_time,
+    "levy-area": levy_area,
+}
