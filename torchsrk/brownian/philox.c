@@ -49,6 +49,8 @@ typedef struct {
 #define WEYL_0 0x9E3779B9u
 #define WEYL_1 0xBB67AE85u
 
+static void philox_portable(uint64_t seed, Lanes *lanes);
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
@@ -92,10 +94,53 @@ __attribute__((target("avx2"))) static void philox_avx2(uint64_t seed, Lanes *la
 #undef LOAD
 #undef ROUND
 #undef STORE
-#define HAVE_AVX2 __builtin_cpu_supports("avx2")
+
+/* The same, sixteen blocks at a time. */
+__attribute__((target("avx512f"))) static void philox_avx512(uint64_t seed, Lanes *lanes)
+{
+    const __m512i zero = _mm512_setzero_si512();
+    const __m512i m0 = _mm512_set1_epi64(MULTIPLIER_0), m1 = _mm512_set1_epi64(MULTIPLIER_1);
+    for (int lane = 0; lane < LANES; lane += 16) {
+#define LOAD(words) _mm512_loadu_si512(lanes->words + lane)
+        __m512i a0 = _mm512_unpacklo_epi32(LOAD(block), zero), b0 = _mm512_unpackhi_epi32(LOAD(block), zero);
+        __m512i a1 = _mm512_unpacklo_epi32(LOAD(particle), zero), b1 = _mm512_unpackhi_epi32(LOAD(particle), zero);
+        __m512i a2 = _mm512_unpacklo_epi32(LOAD(step_low), zero), b2 = _mm512_unpackhi_epi32(LOAD(step_low), zero);
+        __m512i a3 = _mm512_unpacklo_epi32(LOAD(step_high), zero), b3 = _mm512_unpackhi_epi32(LOAD(step_high), zero);
+        uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+        for (int round = 0; round < 10; round++) {
+            const __m512i key0 = _mm512_set1_epi64(k0), key1 = _mm512_set1_epi64(k1);
+#define XOR_3(a, b, c) _mm512_ternarylogic_epi64(a, b, c, 0x96)
+#define ROUND(x0, x1, x2, x3)                                                                                  \
+    {                                                                                                          \
+        const __m512i p0 = _mm512_mul_epu32(m0, x0), p1 = _mm512_mul_epu32(m1, x2);                            \
+        x0 = XOR_3(_mm512_srli_epi64(p1, 32), x1, key0);                                                       \
+        x2 = XOR_3(_mm512_srli_epi64(p0, 32), x3, key1);                                                       \
+        x1 = p1;                                                                                               \
+        x3 = p0;                                                                                               \
+    }
+            ROUND(a0, a1, a2, a3)
+            ROUND(b0, b1, b2, b3)
+            k0 += WEYL_0;
+            k1 += WEYL_1;
+        }
+#define STORE(words, a, b)                                                                                     \
+    _mm512_storeu_ps(lanes->words + lane, _mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0x88))
+        STORE(w0, a0, b0);
+        STORE(w1, a1, b1);
+        STORE(w2, a2, b2);
+        STORE(w3, a3, b3);
+    }
+}
+#undef LOAD
+#undef XOR_3
+#undef ROUND
+#undef STORE
+#define PHILOX_BEST                                                                                            \
+    (__builtin_cpu_supports("avx512f") ? philox_avx512                                                         \
+     : __builtin_cpu_supports("avx2")  ? philox_avx2                                                           \
+                                       : philox_portable)
 #else
-#define HAVE_AVX2 0
-#define philox_avx2 philox_portable
+#define PHILOX_BEST philox_portable
 #endif
 
 static void philox_portable(uint64_t seed, Lanes *lanes)
@@ -347,7 +392,7 @@ VECTOR_CLONES static void advance(const Request *request, Lanes *lanes)
 
 static void draw(const Request *request, Lanes *lanes, void *out)
 {
-    (HAVE_AVX2 ? philox_avx2 : philox_portable)(request->seed, lanes);
+    PHILOX_BEST(request->seed, lanes);
     if (request->kind == FLOAT32)
         normals32(lanes, (float)request->scale, out);
     else if (request->kind == FLOAT64)
@@ -496,7 +541,7 @@ void torchsrk_fill_tile(void *out, int kind, uint64_t seed, uint32_t first_parti
                 lanes.step_high[lane] = high;
             }
         }
-        (HAVE_AVX2 ? philox_avx2 : philox_portable)(seed, &lanes);
+        PHILOX_BEST(seed, &lanes);
         if (kind == FLOAT32) {
             planes32(&lanes, (float)scale, (float(*)[LANES])planes);
             scatter(out, planes, from, steps, particles, components, row, 4, sizeof(float));
