@@ -21,7 +21,6 @@ bench: $(BENCH_INSTALLED)
 
 bench-parts: $(INSTALLED)
 	$(BIN)/python scripts/bench_noise.py
-	$(BIN)/python scripts/bench_sampling.py
 	$(BIN)/python scripts/bench_levy_area.py
 	$(BIN)/python scripts/bench_scoring.py
 

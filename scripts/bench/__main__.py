@@ -28,9 +28,9 @@ def main() -> None:
     _warn_if_busy()
     report = Report(folder, markdown, describe())
     run_seconds, most_seconds = (0.05, 0.5) if options.quick else (0.2, 5.0)
-    # An empty cache: what torchsrk runs compiled was compiled in this run.
+    # Empty caches: what runs compiled was compiled in this run.
     with TemporaryDirectory() as cache:
-        environment = {"TORCHSRK_CACHE": cache}
+        environment = {"TORCHSRK_CACHE": cache, "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor"}
         with Crew(options.rounds, run_seconds, most_seconds, environment) as crew:
             for name in options.only or TABLES:
                 _measure(name, options.quick, crew, report)

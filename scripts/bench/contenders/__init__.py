@@ -7,7 +7,8 @@ from importlib import import_module
 
 from cases import Build
 
-TORCHSRK, TORCHSRK_EAGER, BY_HAND = "torchsrk compiled", "torchsrk eager", "torch by hand"
+TORCHSRK, TORCHSRK_EAGER = "torchsrk compiled", "torchsrk eager"
+BY_HAND, BY_TORCH_COMPILE = "torch by hand", "torch.compile"
 JAX, JAX_RBG, DIFFRAX, BLACKJAX = "jax scan", "jax scan, rbg", "diffrax", "blackjax"
 TORCHSDE, TORCHEBM, POSTERIORS = "torchsde", "torchebm", "posteriors"
 NOISE_KERNEL, SRK_ID = "noise kernel", "srk-id"
@@ -16,6 +17,7 @@ _FILES: dict[str, tuple[str, dict[str, object]]] = {
     TORCHSRK: ("torchsrk_sample", {"compile": True}),
     TORCHSRK_EAGER: ("torchsrk_sample", {}),
     BY_HAND: ("torch_by_hand", {}),
+    BY_TORCH_COMPILE: ("torch_compiled", {}),
     JAX: ("jax_scan", {"prng": "threefry2x32"}),
     JAX_RBG: ("jax_scan", {"prng": "rbg"}),
     DIFFRAX: ("diffrax_solve", {}),

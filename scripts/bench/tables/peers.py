@@ -9,6 +9,7 @@ from cases import AUTOGRAD, EM, HAND, SRK, Case, Entry
 from contenders import (
     BLACKJAX,
     BY_HAND,
+    BY_TORCH_COMPILE,
     DIFFRAX,
     JAX,
     JAX_RBG,
@@ -33,6 +34,8 @@ CONTENDERS = (
     (TORCHSRK, SRK, HAND, "srk-ld"),
     (BY_HAND, EM, HAND, "em"),
     (BY_HAND, SRK, HAND, "srk-ld"),
+    (BY_TORCH_COMPILE, EM, HAND, "em, 4 steps a graph"),
+    (BY_TORCH_COMPILE, SRK, HAND, "srk-ld, 4 steps a graph"),
     (JAX, EM, HAND, "em"),
     (JAX, SRK, HAND, "srk-ld"),
     (JAX_RBG, EM, HAND, "em"),
@@ -85,5 +88,6 @@ def render(rows: list[dict]) -> str:
     header = ["contender", "scheme", "gradient", "ns a particle-step", f"times {TORCHSRK}", "first call, s", "same law"]
     return f"""The 20-D mixture, {row["particles"]} particles, float32. The ratio is over `{TORCHSRK}` with the scheme
 of the same order (em, or srk-ld) and the same kind of gradient. SRA1 takes two gradients a step and SRK-LD three.
+`{BY_TORCH_COMPILE}` draws its noise with torchsrk's kernel. First calls include compilation, with empty caches.
 
 {table(header, lines)}"""
