@@ -36,6 +36,12 @@ CASES = {
     "joins particles": (potential_of(lambda x: torch.cat((x, x))[: len(x)].square().sum(-1)), "em", "particles"),
     "depends on values": (potential_of(by_value), "em", "tracing a step failed"),
     "unknown operation": (potential_of(lambda x: torch.fft.rfft(x).abs().square().sum(-1)), "em", "has no C form"),
+    "noise of its own": (
+        potential_of(lambda x: (x + 0.0 * torch.randn(3)).square().sum(-1)),
+        "em",
+        "random numbers of its own",
+    ),
+    "picks particles": (potential_of(lambda x: torch.stack(x.unbind(0)).square().sum(-1)), "em", "particles"),
     "other precision": (potential_of(lambda x: x.float().square().sum(-1).double()), "em", "float32"),
     "Lévy areas": (ItoDiffusion(NON_CONVEX, NON_CONVEX.scale, noise_type="isotropic"), "srk-id", "Lévy areas"),
     "minibatches": (Langevin(minibatch()).double(), "em", "minibatches"),

@@ -4,7 +4,7 @@
  * AREA_STREAM, and, if the scheme reads it, SPACE_TIME_AREA. */
 
 #define MAX_THREADS 64
-#define NOISE_BLOCKS 1024 /* Philox blocks drawn at a time: enough to fill the kernel's lanes, few enough for the cache */
+#define NOISE_BLOCKS 1024 /* Philox blocks drawn at a time: enough for the kernel's lanes, few enough for the cache */
 #define MAX_NOISE_STEPS 64
 
 /* torchsrk_fill_tile of the noise kernel. */
@@ -36,12 +36,14 @@ static int64_t steps_drawn_together(int64_t particles)
     return steps < 1 ? 1 : steps > MAX_NOISE_STEPS ? MAX_NOISE_STEPS : steps;
 }
 
-/* Lanes beyond the last particle live the first one's life: never slower than it, and never written out. */
-static void repeat_first(V *rows, int64_t count, int64_t particles)
+/* The noise of some steps. Lanes beyond the last particle live the first one's life, and are never written out. */
+static void draw(const Run *run, V *noise, uint32_t stream, uint32_t particle, uint64_t step0, int64_t steps,
+                 int64_t particles, double scale)
 {
+    run->draw(noise, KIND, run->seed, particle, step0, stream, steps, particles, BROWNIAN, TILE, scale);
     if (particles < TILE)
-        for (int64_t i = 0; i < count; i++) {
-            REAL *const row = (REAL *)(rows + i);
+        for (int64_t i = 0; i < steps * BROWNIAN; i++) {
+            REAL *const row = (REAL *)(noise + i);
             EACH_LANE row[lane] = row[lane < particles ? lane : 0];
         }
 }
@@ -58,11 +60,9 @@ static void run_tile(const Run *run, int64_t tile, V *workspace, V *x, V *next, 
     for (int64_t done = 0; done < run->steps; done += together) {
         const int64_t steps = run->steps - done < together ? run->steps - done : together;
         const uint64_t step0 = run->first_step + (uint64_t)done;
-        run->draw(W, KIND, run->seed, particle, step0, INCREMENT_STREAM, steps, count, BROWNIAN, TILE, run->increment_scale);
-        repeat_first(W, steps * BROWNIAN, count);
+        draw(run, W, INCREMENT_STREAM, particle, step0, steps, count, run->increment_scale);
 #ifdef SPACE_TIME_AREA
-        run->draw(H, KIND, run->seed, particle, step0, AREA_STREAM, steps, count, BROWNIAN, TILE, run->area_scale);
-        repeat_first(H, steps * BROWNIAN, count);
+        draw(run, H, AREA_STREAM, particle, step0, steps, count, run->area_scale);
 #endif
         for (int64_t k = 0; k < steps; k++) {
             const V t = splat((REAL)((double)(step0 + (uint64_t)k) * run->step_size));

@@ -21,6 +21,7 @@ from .writer import Index, Shape, Value, Writer, count, loops, operation_name
 
 _LARGEST_POWER = 8
 _FILLS = {"zeros_like": 0.0, "zeros": 0.0, "new_zeros": 0.0, "ones_like": 1.0, "ones": 1.0, "new_ones": 1.0}
+_COUNTS = {"where", "sum"}  # whose whole numbers, ones and their sums, a REAL holds exactly
 _CONSTANTS = {*_FILLS, "full", "full_like", "new_full", "scalar_tensor"}
 
 _SIGNATURE = """\
@@ -57,6 +58,8 @@ def lower(traced: TracedStep, accumulators: int) -> StepCode:
     inputs = iter(INPUTS)
     made_here: set[fx.Node] = set()
     for node in graph.nodes:
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            raise CannotCompile(f"a step draws random numbers of its own, by {node.target}")
         depends = any(source in made_here for source in node.all_input_nodes)
         if node.op == "placeholder":
             writer.values[node] = _input(next(inputs), writer.shape(node))
@@ -101,31 +104,32 @@ def _lower_node(writer: Writer, node: fx.Node) -> Value | list[Value]:
         parts, place = writer.values[node.args[0]], node.args[1]  # type: ignore[index]
         assert isinstance(parts, list)
         return parts[place]  # type: ignore[index]
-    name, shape = operation_name(node), writer.shape(node)
+    name, shape = operation_name(node) or "", writer.shape(node)
     if name in _CONSTANTS and isinstance(node.meta["fill"], (int, float)):
         return writer.constant(node.meta["fill"], shape)
-    if name in POINTWISE:
-        return _kept(writer, node, _entrywise(writer, node, name, shape))
-    if name == "_to_copy":
-        return _converted(writer, node, shape)
-    rule = SUMS.get(name or "") or MOVES.get(name or "")
-    if rule is None:
+    rule = SUMS.get(name) or MOVES.get(name)
+    if rule is None and name not in POINTWISE and name != "_to_copy":
         raise CannotCompile(f"a step uses {node.target}, which has no C form here")
-    return rule(writer, node, shape)
+    value = node.meta["val"]
+    if isinstance(value, Tensor) and value.dtype not in (writer.dtype, torch.bool) and name not in _COUNTS:
+        raise CannotCompile(f"a step in {writer.dtype} computes {node.target} in {value.dtype}")
+    if rule is not None:
+        return rule(writer, node, shape)
+    return (
+        _converted(writer, node, shape)
+        if name == "_to_copy"
+        else _kept(writer, node, _entrywise(writer, node, name, shape))
+    )
 
 
 def _entrywise(writer: Writer, node: fx.Node, name: str, shape: Shape) -> Value:
-    dtype = node.meta["val"].dtype
-    is_choice = name == "where" and not dtype.is_floating_point  # between whole numbers: a REAL holds them
-    if dtype not in (writer.dtype, torch.bool) and not is_choice:
-        raise CannotCompile(f"a step in {writer.dtype} computes aten.{name} in {dtype}")
     if node.kwargs.get("rounding_mode"):
         raise CannotCompile("a step divides with rounding, which has no C form here")
     if name == "pow" and _is_small_integer(node.args[1]):
         base, exponent = writer.value(node.args[0]), int(node.args[1])  # type: ignore[arg-type]
         return Value(shape, Kind.VECTOR, lambda index: integer_power(base.operand(index), exponent)[0])
     operands = [None if argument is None else writer.value(argument) for argument in node.args]
-    named = {key: writer.value(a) for key, a in node.kwargs.items() if key in ("alpha", "min", "max") and a != 1}
+    named = {key: writer.value(a) for key, a in node.kwargs.items() if key == "alpha" and a != 1}
 
     def build(index: Index) -> Operand:
         arguments = [None if value is None else value.operand(index) for value in operands]

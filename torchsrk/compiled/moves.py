@@ -64,9 +64,8 @@ def select(writer: Writer, node: fx.Node, shape: Shape) -> Value:
 def unbind(writer: Writer, node: fx.Node, shape: Shape) -> list[Value]:
     source = writer.value(node.args[0])
     dim = _argument(node, 1, 0) % len(source.shape)
-    return [
-        _pick(source, dim, i, (*source.shape[:dim], *source.shape[dim + 1 :])) for i in range(source.shape[dim] or 0)
-    ]
+    rest = (*source.shape[:dim], *source.shape[dim + 1 :])
+    return [_pick(source, dim, i, rest) for i in range(_own(source.shape[dim]))]
 
 
 def split(writer: Writer, node: fx.Node, shape: Shape) -> list[Value]:

@@ -157,7 +157,12 @@ def _compile(
     if is_stateful(sde):
         raise CannotCompile("the potential changes with every gradient, as one that draws minibatches does")
     traced = [trace_step(sde, scheme, step_size, dim, brownian, dtype, marker) for marker in _MARKERS]
-    codes = [lower(step, _ACCUMULATORS[one_by_one]) for step in traced]
+    try:
+        codes = [lower(step, _ACCUMULATORS[one_by_one]) for step in traced]
+    except CannotCompile:
+        raise
+    except Exception as error:  # a graph that this compiler was not made for must not cost the user the run
+        raise CannotCompile(f"a step has an unexpected form ({type(error).__name__}: {error})") from error
     if (codes[0].source, codes[0].literals) != (codes[1].source, codes[1].literals):
         raise CannotCompile("a step depends on the number of particles")
     needs_area = scheme.required(sde) is Needs.SPACE_TIME_AREA
