@@ -34,3 +34,19 @@ def test_check_noise():
     done = run("check_noise.py", "1000000")
     assert done.returncode == 0, done.stdout
     assert done.stdout.rstrip().endswith("0 failed")
+
+
+def test_bench_without_the_peers(tmp_path):
+    """The workers, the turns and the report; libraries that are not there are rows that say so."""
+    done = run("bench", "--quick", "--only", "noise-bound", "--only", "compile-time", "--output", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    report = (tmp_path / "bench-quick" / "BENCHMARKS.md").read_text(encoding="utf-8")
+    assert report.strip() == done.stdout.strip()
+    assert "## The noise alone" in report
+    assert "failed" not in report
+
+
+def test_bench_refuses_nonsense(tmp_path):
+    done = run("bench", "--rounds", "1", "--output", str(tmp_path))
+    assert done.returncode == 2
+    assert "--rounds must be at least 2; got 1" in done.stderr

@@ -198,7 +198,7 @@ class _Chain:
         """The same steps compiled, or None after a warning that says why not."""
         bar.set_postfix_str("compiling")
         try:
-            steps = compiled_steps(self.sde, self.scheme, self.step_size, state, self.brownian_dim)
+            steps = compiled_steps(self.sde, self.scheme, self.step_size, state, self.brownian_dim, self.levy_area)
         except CannotCompile as reason:
             warnings.warn(f"compile=True: this run is eager, as {reason}", RuntimeWarning, stacklevel=3)
             bar.set_postfix_str("eager")

@@ -1,7 +1,7 @@
 """The benchmark beside other libraries: ``python scripts/bench`` measures every table and writes BENCHMARKS.md.
 
 Needs the environment that ``make bench`` sets up. ``--quick`` shows in a few minutes that all of it works, at sizes
-that say nothing, and writes under results/ alone.
+that say nothing, and leaves BENCHMARKS.md alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def main() -> None:
     options = _options()
-    folder = ROOT / "results" / ("bench-quick" if options.quick else "bench")
+    folder = options.output / ("bench-quick" if options.quick else "bench")
     markdown = folder / "BENCHMARKS.md" if options.quick else ROOT / "BENCHMARKS.md"
     _warn_if_busy()
     report = Report(folder, markdown, describe())
@@ -56,8 +56,11 @@ def _warn_if_busy() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python scripts/bench", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="tiny sizes; writes results/bench-quick/ alone")
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny sizes; writes bench-quick/ in the output folder alone"
+    )
     parser.add_argument("--only", action="append", choices=TABLES, help="measure this table and keep the others")
+    parser.add_argument("--output", type=Path, default=ROOT / "results", help="where measurements are kept (results/)")
     parser.add_argument("--rounds", type=int, default=0, help="turns of every contender (7; 3 if quick)")
     options = parser.parse_args()
     options.rounds = options.rounds or (3 if options.quick else 7)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
-from importlib.metadata import version
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 PACKAGES = ("torch", "jax", "jaxlib", "diffrax", "blackjax", "torchsde", "torchebm", "posteriors", "numpy")
@@ -16,8 +18,14 @@ def describe() -> dict[str, str]:
         "processor": f"{_processor()}, {os.cpu_count()} cores",
         "caches": ", ".join(_caches()) or "unknown",
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
-        "versions": ", ".join(f"{name} {version(name)}" for name in PACKAGES),
+        "versions": ", ".join(_versions()),
     }
+
+
+def _versions() -> Iterator[str]:
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):  # its rows will say so
+            yield f"{name} {version(name)}"
 
 
 def _processor() -> str:

@@ -43,7 +43,10 @@ class Report:
                 parts.append(f"## {module.TITLE}\n")
                 if kept["machine"] != self._machine:
                     parts.append("Measured with: " + "; ".join(kept["machine"].values()) + ".\n")
-                parts.append(module.render(kept["rows"]))
+                try:
+                    parts.append(module.render(kept["rows"]))
+                except KeyError:  # rows that an earlier version of this script left
+                    parts.append(f"To be measured again, by `--only {name}`.\n")
         self._markdown.write_text("\n".join(parts), encoding="utf-8")
 
     def _file(self, name: str) -> Path:

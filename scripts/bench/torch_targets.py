@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from cases import HAND, Case
 from torch import Tensor
@@ -40,6 +42,11 @@ def potential(case: Case) -> Potential:
         target = Network(**values)
     # Wrapped as a mere function, the target's own gradient is out of sight.
     return target if case.gradient == HAND else FunctionPotential(target, target.dim)
+
+
+def refuse_eager_fallback() -> None:
+    """A run that could not be compiled must not be timed as if it had been."""
+    warnings.filterwarnings("error", message="compile=True: this run is eager")
 
 
 def start_of(case: Case, start: object = None) -> Tensor:

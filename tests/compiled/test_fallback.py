@@ -8,7 +8,7 @@ import torch
 
 from tests.problems import minibatch, mixture
 from torchsrk import ItoDiffusion, Langevin, sample
-from torchsrk.brownian import native
+from torchsrk.brownian import FourierLevyArea, native
 from torchsrk.compiled import build, compiling_pays
 from torchsrk.integrators import EulerMaruyama
 from torchsrk.potentials import FunctionPotential, NonConvex
@@ -41,9 +41,8 @@ CASES = {
         "em",
         "random numbers of its own",
     ),
-    "picks particles": (potential_of(lambda x: torch.stack(x.unbind(0)).square().sum(-1)), "em", "particles"),
+    "picks particles": (potential_of(lambda x: (x - x[:1]).square().sum(-1)), "em", "particles"),
     "other precision": (potential_of(lambda x: x.float().square().sum(-1).double()), "em", "float32"),
-    "Lévy areas": (ItoDiffusion(NON_CONVEX, NON_CONVEX.scale, noise_type="isotropic"), "srk-id", "Lévy areas"),
     "minibatches": (Langevin(minibatch()).double(), "em", "minibatches"),
 }
 
@@ -57,6 +56,14 @@ def test_says_why_and_runs(name):
     assert len(warned) == 1
     if name != "minibatches":  # whose draws go on
         assert torch.equal(compiled, sample(sde, x0, integrator=scheme, **OPTIONS).final)
+
+
+def test_more_noise_than_a_cache_holds():
+    sde = ItoDiffusion(NON_CONVEX, NON_CONVEX.scale, noise_type="isotropic")
+    options = {"integrator": "srk-id", "levy_area": FourierLevyArea(3000), **OPTIONS}
+    with pytest.warns(RuntimeWarning, match="more than 16384 normals a particle, for its Lévy areas"):
+        compiled = sample(sde, torch.ones(6, 3), compile=True, **options).final
+    assert torch.equal(compiled, sample(sde, torch.ones(6, 3), **options).final)
 
 
 def test_states_with_further_dimensions():

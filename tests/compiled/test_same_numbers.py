@@ -7,7 +7,7 @@ from torch import nn
 from tests.compiled.zoo import DIM, FUNCTIONS, networks
 from tests.problems import mixture, potentials, sdes
 from torchsrk import SDE, Langevin, NonFiniteStateError, sample
-from torchsrk.brownian import Needs
+from torchsrk.brownian import FourierLevyArea, MrongowiusRoesslerLevyArea, WiktorssonLevyArea
 from torchsrk.integrators import integrator_named
 from torchsrk.potentials import FunctionPotential, LogisticRegression
 
@@ -53,12 +53,20 @@ def test_shipped_potentials(name, dtype):
         assert_same(*both(Langevin(potential), start(SIDE_BY_SIDE, dim, dtype), scheme))
 
 
+@pytest.mark.parametrize("particles", [ONE_BY_ONE, SIDE_BY_SIDE])
 @pytest.mark.parametrize("name", sdes())
-def test_sdes(name):
+def test_sdes(name, particles):
     sde, dim = sdes()[name]
     for scheme in map(integrator_named, SCHEMES):
-        if sde.noise.name in scheme.noise_types and scheme.required(sde) is not Needs.LEVY_AREA:
-            assert_same(*both(sde, start(SIDE_BY_SIDE, dim), scheme))
+        if sde.noise.name in scheme.noise_types:
+            assert_same(*both(sde, start(particles, dim), scheme))
+
+
+@pytest.mark.parametrize("method", [FourierLevyArea, WiktorssonLevyArea, MrongowiusRoesslerLevyArea])
+def test_levy_areas(method):
+    sde, dim = sdes()["general"]
+    for terms in (1, 30):
+        assert_same(*both(sde, start(SIDE_BY_SIDE, dim), "srk-id", levy_area=method(terms), step_size=0.1))
 
 
 def test_time_dependent_coefficients():

@@ -76,6 +76,13 @@ def joined(x: Tensor) -> Tensor:
     return 0.1 * first.square().sum(-1) + second.mean(-1) + 0.5 * x.square().sum(-1)
 
 
+def indexed(x: Tensor) -> Tensor:
+    picked = x[..., [2, 0, 2]] * x.index_select(-1, torch.tensor([1, 1, 0]))
+    places = torch.tensor([0, 2]).expand(*x.shape[:-1], 2)
+    outer = (x.unsqueeze(-1) * x.unsqueeze(-2)).diagonal(1, -2, -1)
+    return 0.5 * x.square().sum(-1) + picked.sin().sum(-1) + x.gather(-1, places).cos().sum(-1) + outer.sin().sum(-1)
+
+
 def statistics(x: Tensor) -> Tensor:
     return 0.5 * x.square().sum(-1) + x.var(-1) + x.std(-1) + x.amax(-1) - 0.5 * x.mean(-1)
 
@@ -104,7 +111,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     function.__name__: function
     for function in (
         *(rosenbrock, funnel, banana, mixture_by_logsumexp, student, normal_by_cholesky, quadratic_by_einsum, norms),
-        *(trigonometric, clamps, softmaxes, joined, statistics, special),
+        *(trigonometric, clamps, softmaxes, joined, indexed, statistics, special),
     )
 }
 

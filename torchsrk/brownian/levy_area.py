@@ -19,7 +19,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .noise import StepNormals, Stream
+from .noise import NormalSource, Stream
 
 _CHUNK_BYTES = 1 << 22  # the normals of one piece of the series: small enough to stay in cache between its two uses
 
@@ -48,7 +48,7 @@ class LevyArea(ABC):
         """The error constant for m Brownian motions."""
 
     @abstractmethod
-    def _tail(self, w: Tensor, size: float, normals: StepNormals, first_row: int) -> Tensor | None:
+    def _tail(self, w: Tensor, size: float, normals: NormalSource, first_row: int) -> Tensor | None:
         """The tail (particles, m, m) for w (particles, m), or None; ``size`` is a_n."""
 
     def num_terms(self, dt: float, m: int) -> int:
@@ -61,29 +61,36 @@ class LevyArea(ABC):
         """The bound on an entry's root-mean-square error at step size dt."""
         return dt * self.coefficient(m) * self.num_terms(dt, m) ** -self.exponent
 
-    def sample(self, W: Tensor, dt: float, normals: StepNormals) -> Tensor:
+    def sample(self, W: Tensor, dt: float, normals: NormalSource) -> Tensor:
         """Areas (particles, m, m) given increments W (particles, m) over a step of length dt.
 
         Memory beyond the result is bounded: the series is summed over pieces of particles and terms.
         """
         m = W.shape[-1]
+        rows = max(1, _pairs_a_piece(W) // self.num_terms(dt, m))
+        if m == 1 or rows >= len(W):
+            return self.sample_piece(W, dt, normals)
+        areas = W.new_empty(len(W), m, m)
+        for start in range(0, len(W), rows):
+            areas[start : start + rows] = self.sample_piece(W[start : start + rows], dt, normals, start)
+        return areas
+
+    def sample_piece(self, W: Tensor, dt: float, normals: NormalSource, first_row: int = 0) -> Tensor:
+        """The same in one piece of particles, whatever that takes; ``first_row`` is the first one's."""
+        m = W.shape[-1]
         if m == 1:  # one Brownian motion encloses no area
             return W.new_zeros(len(W), 1, 1)
-        n = self.num_terms(dt, m)
-        chunk = max(4, _CHUNK_BYTES // (2 * m * W.element_size()))  # pairs of normal vectors in a piece
-        areas = W.new_empty(len(W), m, m)
-        rows = max(1, chunk // n)
-        for start in range(0, len(W), rows):
-            w = W[start : start + rows] / math.sqrt(dt)
-            total = self._series(w, n, min(n, chunk - chunk % 4), normals, start)
-            tail = self._tail(w, math.sqrt(2.0 * _trigamma(n + 1)), normals, start)
-            if tail is not None:
-                total += tail
-            areas[start : start + rows] = total
-        return areas.sub_(areas.mT.clone()).mul_(dt / (2.0 * math.pi))
+        n, w = self.num_terms(dt, m), W / math.sqrt(dt)
+        total = self._series(w, n, normals, first_row)
+        tail = self._tail(w, math.sqrt(2.0 * _trigamma(n + 1)), normals, first_row)
+        if tail is not None:
+            total += tail
+        return (total - total.mT).mul_(dt / (2.0 * math.pi))
 
-    def _series(self, w: Tensor, n: int, piece: int, normals: StepNormals, first_row: int) -> Tensor:
+    def _series(self, w: Tensor, n: int, normals: NormalSource, first_row: int) -> Tensor:
         rows, m = w.shape
+        pairs = _pairs_a_piece(w)
+        piece = min(n, pairs - pairs % 4)
         total = w.new_zeros(rows, m, m)
         shift = math.sqrt(2.0) * w.unsqueeze(1)
         for k in range(0, n, piece):
@@ -108,7 +115,7 @@ class FourierLevyArea(LevyArea):
     def coefficient(m: int) -> float:
         return math.sqrt(1.5) / math.pi
 
-    def _tail(self, w: Tensor, size: float, normals: StepNormals, first_row: int) -> None:
+    def _tail(self, w: Tensor, size: float, normals: NormalSource, first_row: int) -> None:
         return None
 
 
@@ -121,7 +128,7 @@ class WiktorssonLevyArea(LevyArea):
     def coefficient(m: int) -> float:
         return math.sqrt(5.0 * m / 12.0) / math.pi
 
-    def _tail(self, w: Tensor, size: float, normals: StepNormals, first_row: int) -> Tensor:
+    def _tail(self, w: Tensor, size: float, normals: NormalSource, first_row: int) -> Tensor:
         m = w.shape[-1]
         drawn = normals.draw(Stream.LEVY_TAIL, w, m * (m - 1) // 2, first_row=first_row)
         lower = strictly_upper(drawn * size, m).mT
@@ -139,11 +146,16 @@ class MrongowiusRoesslerLevyArea(LevyArea):
     def coefficient(m: int) -> float:
         return math.sqrt(m / 12.0) / math.pi
 
-    def _tail(self, w: Tensor, size: float, normals: StepNormals, first_row: int) -> Tensor:
+    def _tail(self, w: Tensor, size: float, normals: NormalSource, first_row: int) -> Tensor:
         m = w.shape[-1]
         drawn = normals.draw(Stream.LEVY_TAIL, w, m + m * (m - 1) // 2, first_row=first_row).mul_(size)
         psi, upper = drawn[:, :m], drawn[:, m:]
         return torch.addcmul(strictly_upper(upper, m), w.unsqueeze(-1), psi.unsqueeze(-2))
+
+
+def _pairs_a_piece(W: Tensor) -> int:
+    """Pairs of normal vectors drawn together."""
+    return max(4, _CHUNK_BYTES // (2 * W.shape[-1] * W.element_size()))
 
 
 def strictly_upper(entries: Tensor, m: int) -> Tensor:

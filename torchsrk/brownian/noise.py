@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -110,6 +111,12 @@ def draw_uniform(shape: tuple[int, int], *, seed: int, stream: int, step: int = 
         at_step = torch.tensor(step, device=device)
         drawn = philox.words(particle=particle.unsqueeze(-1), step=at_step, block=block, **where).flatten(1)
     return (drawn[:, :components].to(torch.float64) + 0.5) * 2.0**-32
+
+
+class NormalSource(Protocol):
+    """What gives the standard normals of one step."""
+
+    def draw(self, stream: Stream, like: Tensor, components: int, *, first_row: int = 0, first: int = 0) -> Tensor: ...
 
 
 @dataclass(frozen=True)

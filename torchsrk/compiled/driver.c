@@ -1,11 +1,14 @@
 /* The loop around a compiled step, included after it: tiles of particles, each taken through all its steps by one
- * thread, with its state and noise in that core's cache. The includer defines DIM, BROWNIAN, WORKSPACE (vectors of
- * temporaries a step uses), KIND (the noise kernel's name for REAL), the noise's streams INCREMENT_STREAM and
- * AREA_STREAM, and, if the scheme reads it, SPACE_TIME_AREA. */
+ * thread, with its state and noise in that core's cache. The includer defines DIM, WORKSPACE (vectors of temporaries a
+ * step uses), KIND (the noise kernel's name for REAL), and the noise inputs of a step: NOISES, how many, and the lists
+ * STREAMS and COMPONENTS. */
 
 #define MAX_THREADS 64
 #define NOISE_BLOCKS 1024 /* Philox blocks drawn at a time: enough for the kernel's lanes, few enough for the cache */
 #define MAX_NOISE_STEPS 64
+
+static const uint32_t streams[NOISES] = {STREAMS};
+static const int64_t components[NOISES] = {COMPONENTS};
 
 /* torchsrk_fill_tile of the noise kernel. */
 typedef void (*Draw)(void *out, int kind, uint64_t seed, uint32_t first_particle, uint64_t first_step, uint32_t stream,
@@ -17,7 +20,8 @@ typedef struct {
     int64_t particles, steps;
     uint64_t seed, first_step;
     uint32_t first_particle;
-    double step_size, increment_scale, area_scale;
+    double step_size;
+    const double *scales; /* of the noise inputs */
     const REAL *literals;
     const REAL *const *uniforms;
     Draw draw;
@@ -29,44 +33,55 @@ typedef struct {
     int failed;
 } Queue;
 
+/* What a thread works in. */
+typedef struct {
+    V *temporaries, *x, *next, *noise[NOISES];
+} Desk;
+
 static int64_t steps_drawn_together(int64_t particles)
 {
-    const int64_t block = 16 / sizeof(REAL), blocks = (BROWNIAN + block - 1) / block * particles;
-    const int64_t steps = NOISE_BLOCKS / blocks;
+    const int64_t in_block = 16 / sizeof(REAL);
+    int64_t most = 1;
+    for (int i = 0; i < NOISES; i++)
+        most = components[i] > most ? components[i] : most;
+    const int64_t steps = NOISE_BLOCKS / ((most + in_block - 1) / in_block * particles);
     return steps < 1 ? 1 : steps > MAX_NOISE_STEPS ? MAX_NOISE_STEPS : steps;
 }
 
 /* The noise of some steps. Lanes beyond the last particle live the first one's life, and are never written out. */
-static void draw(const Run *run, V *noise, uint32_t stream, uint32_t particle, uint64_t step0, int64_t steps,
-                 int64_t particles, double scale)
+static void draw(const Run *run, const Desk *desk, int64_t first, int64_t particles, uint64_t step0, int64_t steps)
 {
-    run->draw(noise, KIND, run->seed, particle, step0, stream, steps, particles, BROWNIAN, TILE, scale);
-    if (particles < TILE)
-        for (int64_t i = 0; i < steps * BROWNIAN; i++) {
-            REAL *const row = (REAL *)(noise + i);
-            EACH_LANE row[lane] = row[lane < particles ? lane : 0];
-        }
+    const uint32_t particle = run->first_particle + (uint32_t)first;
+    for (int i = 0; i < NOISES; i++) {
+        run->draw(desk->noise[i], KIND, run->seed, particle, step0, streams[i], steps, particles, components[i], TILE,
+                  run->scales[i]);
+        if (particles < TILE)
+            for (int64_t k = 0; k < steps * components[i]; k++) {
+                REAL *const row = (REAL *)(desk->noise[i] + k);
+                EACH_LANE row[lane] = row[lane < particles ? lane : 0];
+            }
+    }
 }
 
-static void run_tile(const Run *run, int64_t tile, V *workspace, V *x, V *next, V *W, V *H)
+static void run_tile(const Run *run, int64_t tile, const Desk *desk)
 {
     const int64_t first = tile * TILE;
     const int64_t count = run->particles - first < TILE ? run->particles - first : TILE;
     const int64_t together = steps_drawn_together(count);
-    const uint32_t particle = run->first_particle + (uint32_t)first;
     const REAL *source = run->source + first * DIM;
+    V *x = desk->x, *next = desk->next;
     for (int i = 0; i < DIM; i++)
         EACH_LANE ((REAL *)x)[i * TILE + lane] = source[(lane < count ? lane : 0) * DIM + i];
     for (int64_t done = 0; done < run->steps; done += together) {
         const int64_t steps = run->steps - done < together ? run->steps - done : together;
         const uint64_t step0 = run->first_step + (uint64_t)done;
-        draw(run, W, INCREMENT_STREAM, particle, step0, steps, count, run->increment_scale);
-#ifdef SPACE_TIME_AREA
-        draw(run, H, AREA_STREAM, particle, step0, steps, count, run->area_scale);
-#endif
+        draw(run, desk, first, count, step0, steps);
         for (int64_t k = 0; k < steps; k++) {
             const V t = splat((REAL)((double)(step0 + (uint64_t)k) * run->step_size));
-            step(x, W + k * BROWNIAN, H + k * BROWNIAN, t, run->literals, run->uniforms, workspace, next);
+            const V *noise[NOISES];
+            for (int i = 0; i < NOISES; i++)
+                noise[i] = desk->noise[i] + k * components[i];
+            step(x, noise, t, run->literals, run->uniforms, desk->temporaries, next);
             V *const swap = x;
             x = next;
             next = swap;
@@ -83,19 +98,28 @@ static void *run_tiles(void *argument)
     Queue *const queue = argument;
     const int64_t particles = queue->run->particles, tiles = (particles + TILE - 1) / TILE;
     /* The last tile has the fewest particles, and so the most steps of noise at a time. */
-    const int64_t noise = BROWNIAN * steps_drawn_together(particles - (tiles - 1) * TILE);
-    const size_t vectors = (size_t)(WORKSPACE + 2 * DIM + 2 * noise);
-    V *memory = 0;
-    if (posix_memalign((void **)&memory, 64, vectors * sizeof(V)) != 0) {
+    const int64_t together = steps_drawn_together(particles - (tiles - 1) * TILE);
+    int64_t vectors = WORKSPACE + 2 * DIM;
+    for (int i = 0; i < NOISES; i++)
+        vectors += together * components[i];
+    void *memory = 0;
+    if (posix_memalign(&memory, 64, (size_t)vectors * sizeof(V)) != 0) {
         __atomic_store_n(&queue->failed, 1, __ATOMIC_RELAXED);
         return 0;
     }
-    V *const x = memory + WORKSPACE, *const next = x + DIM, *const W = next + DIM, *const H = W + noise;
+    Desk desk = {.temporaries = memory};
+    desk.x = desk.temporaries + WORKSPACE;
+    desk.next = desk.x + DIM;
+    V *free_from = desk.next + DIM;
+    for (int i = 0; i < NOISES; i++) {
+        desk.noise[i] = free_from;
+        free_from += together * components[i];
+    }
     for (;;) {
         const int64_t tile = __atomic_fetch_add(&queue->next_tile, 1, __ATOMIC_RELAXED);
         if (tile >= tiles)
             break;
-        run_tile(queue->run, tile, memory, x, next, W, H);
+        run_tile(queue->run, tile, &desk);
     }
     free(memory);
     return 0;

@@ -16,7 +16,7 @@ from torch import Tensor, fx
 from .moves import MOVES
 from .operations import POINTWISE, Kind, Operand, integer_power, vector
 from .sums import SUMS
-from .trace import INPUTS, CannotCompile, TracedStep
+from .trace import CannotCompile, TracedStep
 from .writer import Index, Shape, Value, Writer, count, loops, operation_name
 
 _LARGEST_POWER = 8
@@ -25,8 +25,8 @@ _COUNTS = {"where", "sum"}  # whose whole numbers, ones and their sums, a REAL h
 _CONSTANTS = {*_FILLS, "full", "full_like", "new_full", "scalar_tensor"}
 
 _SIGNATURE = """\
-static void step(const V *restrict x, const V *restrict W, const V *restrict H, const V t,
-                 const REAL *restrict c, const REAL *const *restrict p, V *restrict work, V *restrict out)
+static void step(const V *restrict x, const V *const *noise, const V t, const REAL *restrict c,
+                 const REAL *const *restrict p, V *restrict work, V *restrict out)
 """
 
 
@@ -55,14 +55,16 @@ def lower(traced: TracedStep, accumulators: int) -> StepCode:
     writer = Writer(traced, accumulators)
     graph = traced.graph
     _cut_shapes(graph)
-    inputs = iter(INPUTS)
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    noise = [f"n{k}" for k in range(len(placeholders) - 2)]
+    names = dict(zip(placeholders, ("x", *noise, "t"), strict=True))
     made_here: set[fx.Node] = set()
     for node in graph.nodes:
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             raise CannotCompile(f"a step draws random numbers of its own, by {node.target}")
         depends = any(source in made_here for source in node.all_input_nodes)
         if node.op == "placeholder":
-            writer.values[node] = _input(next(inputs), writer.shape(node))
+            writer.values[node] = _input(names[node], writer.shape(node))
         elif node.op == "output":
             _output(writer, node)
         elif depends or operation_name(node) in _CONSTANTS or None in writer.shape(node):
@@ -71,7 +73,10 @@ def lower(traced: TracedStep, accumulators: int) -> StepCode:
             continue  # torch computes it
         made_here.add(node)
     statements, workspace = writer.assemble()
-    source = f"{_SIGNATURE}{{\n    (void)H, (void)t, (void)c, (void)p, (void)work;\n{statements}}}\n"
+    unpacked = "".join(f"    const V *restrict const {name} = noise[{k}];\n" for k, name in enumerate(noise))
+    unused = "".join(f"(void){name}, " for name in (*noise, "t", "c", "p"))
+    body = f"{unpacked}    {unused}(void)work;\n{statements}"
+    source = f"{writer.tables()}\n{_SIGNATURE}{{\n{body}}}\n"
     return StepCode(source, workspace, tuple(writer.literals), tuple(writer.uniforms))
 
 
@@ -111,7 +116,8 @@ def _lower_node(writer: Writer, node: fx.Node) -> Value | list[Value]:
     if rule is None and name not in POINTWISE and name != "_to_copy":
         raise CannotCompile(f"a step uses {node.target}, which has no C form here")
     value = node.meta["val"]
-    if isinstance(value, Tensor) and value.dtype not in (writer.dtype, torch.bool) and name not in _COUNTS:
+    exempt = name in _COUNTS or name in MOVES  # a move computes nothing: places go through
+    if isinstance(value, Tensor) and value.dtype not in (writer.dtype, torch.bool) and not exempt:
         raise CannotCompile(f"a step in {writer.dtype} computes {node.target} in {value.dtype}")
     if rule is not None:
         return rule(writer, node, shape)
@@ -161,20 +167,3 @@ def _kept(writer: Writer, node: fx.Node, value: Value) -> Value:
         ):
             return value
     return writer.store(value)
-
-
-def uniform_values(module: fx.GraphModule, nodes: tuple[fx.Node, ...], dtype: torch.dtype) -> list[Tensor]:
-    """What the nodes are with the parameters as they are now."""
-    known: dict[fx.Node, object] = {}
-
-    def evaluate(node: fx.Node) -> object:
-        if node not in known:
-            if node.op == "get_attr":
-                known[node] = operator.attrgetter(str(node.target))(module)
-            else:
-                args, kwargs = fx.map_arg((node.args, node.kwargs), evaluate)  # type: ignore[arg-type]
-                known[node] = node.target(*args, **kwargs)  # type: ignore[operator]
-        return known[node]
-
-    with torch.no_grad():
-        return [evaluate(node).to(dtype).contiguous() for node in nodes]  # type: ignore[attr-defined]

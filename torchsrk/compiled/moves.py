@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import fx
 
-from .operations import vector
+from .operations import Kind, vector
 from .trace import CannotCompile
-from .writer import Index, Shape, Value, Writer, count, loops, offset, strides
+from .writer import Index, Shape, Value, Writer, count, loops, offset, operation_name, strides
 
 
 def identity(writer: Writer, node: fx.Node, shape: Shape) -> Value:
@@ -133,6 +133,86 @@ def select_scatter(writer: Writer, node: fx.Node, shape: Shape) -> Value:
     return _overwrite(writer, node, shape, lambda index: [*index[:dim], place, *index[dim:]])
 
 
+def diagonal(writer: Writer, node: fx.Node, shape: Shape) -> Value:
+    source = writer.value(node.args[0])
+    at = _diagonal_places(source.shape, _argument(node, 1, 0), _argument(node, 2, 0), _argument(node, 3, 1))
+    return source.moved(shape, at)
+
+
+def _diagonal_places(shape: Shape, shift: int, first: int, second: int) -> Callable[[Index], Index]:
+    """From an index of the diagonal, its own place last, to one of the tensor."""
+    rank = len(shape)
+    first, second = first % rank, second % rank
+    _own(shape[first]), _own(shape[second])
+
+    def at(index: Index) -> Index:
+        rest = iter(index[:-1])
+        places = {first: f"({index[-1]} + {max(0, -shift)})", second: f"({index[-1]} + {max(0, shift)})"}
+        return [places[d] if d in places else next(rest) for d in range(rank)]
+
+    return at
+
+
+def gather(writer: Writer, node: fx.Node, shape: Shape) -> Value:
+    source, places = writer.stored(node.args[0]), writer.value(node.args[2])
+    dim = _argument(node, 1) % len(shape)
+    _own(source.shape[dim])
+    return source.moved(shape, lambda index: [places.entry(index) if d == dim else i for d, i in enumerate(index)])
+
+
+def index_tensor(writer: Writer, node: fx.Node, shape: Shape) -> Value:
+    source, dim, places = writer.stored(node.args[0]), *_one_index(writer, node)
+    _own(source.shape[dim])
+    return source.moved(shape, lambda i: [*i[:dim], places.entry([i[dim]]), *i[dim + 1 :]])
+
+
+def index_select(writer: Writer, node: fx.Node, shape: Shape) -> Value:
+    source, places = writer.stored(node.args[0]), writer.value(node.args[2])
+    dim = _argument(node, 1) % len(shape)
+    _own(source.shape[dim])
+    return source.moved(shape, lambda i: [*i[:dim], places.entry([i[dim]]), *i[dim + 1 :]])
+
+
+def scatter(writer: Writer, node: fx.Node, shape: Shape) -> Value:
+    dim, places = _argument(node, 1) % len(shape), writer.value(node.args[2])
+    _own(shape[dim])
+    return _overwrite(
+        writer,
+        node,
+        shape,
+        lambda index: [places.entry(index) if d == dim else i for d, i in enumerate(index)],
+        part=node.args[3],
+        adds=operation_name(node) == "scatter_add",
+    )
+
+
+def diagonal_scatter(writer: Writer, node: fx.Node, shape: Shape) -> Value:
+    at = _diagonal_places(shape, _argument(node, 2, 0), _argument(node, 3, 0), _argument(node, 4, 1))
+    return _overwrite(writer, node, shape, at)
+
+
+def index_put(writer: Writer, node: fx.Node, shape: Shape) -> Value:
+    dim, places = _one_index(writer, node)
+    _own(shape[dim])
+    return _overwrite(
+        writer,
+        node,
+        shape,
+        lambda index: [*index[:dim], places.entry([index[dim]]), *index[dim + 1 :]],
+        part=node.args[2],
+        adds=bool(_argument(node, 3, False)),
+    )
+
+
+def _one_index(writer: Writer, node: fx.Node) -> tuple[int, Value]:
+    """The one dimension that is indexed, and the places in it."""
+    given = [(dim, index) for dim, index in enumerate(_argument(node, 1)) if index is not None]
+    places = writer.value(given[0][1])
+    if len(given) > 1 or places.kind is not Kind.PLACE or len(places.shape) != 1:
+        raise CannotCompile("a step indexes by several tensors, by a mask or by one of many dimensions")
+    return given[0][0], places
+
+
 def flip(writer: Writer, node: fx.Node, shape: Shape) -> Value:
     sizes = {d % len(shape): _own(shape[d % len(shape)]) for d in _argument(node, 1)}
     return writer.value(node.args[0]).moved(
@@ -168,14 +248,22 @@ def _join(writer: Writer, shape: Shape, dim: int, parts: Sequence[Value]) -> Val
     return writer.array(shape, fill)
 
 
-def _overwrite(writer: Writer, node: fx.Node, shape: Shape, to: Callable[[Index], Index]) -> Value:
-    """The first argument with the second written over it, the entry at an index to ``to(index)``."""
-    whole, part = writer.value(node.args[0]), writer.value(node.args[1])
+def _overwrite(
+    writer: Writer,
+    node: fx.Node,
+    shape: Shape,
+    to: Callable[[Index], Index],
+    part: Any = None,
+    adds: bool = False,
+) -> Value:
+    """The first argument with another, by default the second, written over or added: its entry at i to ``to(i)``."""
+    whole, other = writer.value(node.args[0]), writer.value(node.args[1] if part is None else part)
+    sizes = other.shape if other.shape else shape
 
     def fill(name: str) -> str:
-        return loops(shape, lambda i: f"{name}[{offset(shape, i)}] = {vector(whole.operand(i))};") + loops(
-            part.shape, lambda i: f"{name}[{offset(shape, to(i))}] = {vector(part.operand(i))};"
-        )
+        written = loops(shape, lambda i: f"{name}[{offset(shape, i)}] = {vector(whole.operand(i))};")
+        assign = "+=" if adds else "="
+        return written + loops(sizes, lambda i: f"{name}[{offset(shape, to(i))}] {assign} {vector(other.operand(i))};")
 
     return writer.array(shape, fill)
 
@@ -211,6 +299,14 @@ MOVES: dict[str, Callable[[Writer, fx.Node, Shape], Value | list[Value]]] = {
     "cat": cat,
     "stack": stack,
     "flip": flip,
+    **dict.fromkeys(("diagonal", "diagonal_copy"), diagonal),
+    "gather": gather,
+    "index": index_tensor,
+    "index_select": index_select,
+    **dict.fromkeys(("scatter", "scatter_add"), scatter),
+    "diagonal_scatter": diagonal_scatter,
+    **dict.fromkeys(("index_put", "_unsafe_index_put"), index_put),
+    "_unsafe_index": index_tensor,
     "slice_scatter": slice_scatter,
     "select_scatter": select_scatter,
 }

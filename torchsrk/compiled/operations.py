@@ -7,11 +7,13 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What a C expression is: a vector over a tile's particles, a condition of that form, or one number for all."""
+    """What a C expression is: a vector over a tile's particles, a condition of that form, one number for all, or a
+    place in a tensor."""
 
     VECTOR = "V"
     MASK = "M"
     NUMBER = "REAL"
+    PLACE = "int"
 
 
 Operand = tuple[str, Kind]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import time
 from collections.abc import Hashable, Sequence
 from importlib import resources
@@ -13,17 +12,20 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, fx
 
-from ..brownian import Needs, Stream, native
+from ..brownian import LevyArea, MrongowiusRoesslerLevyArea, native
 from ..integrators import Integrator
 from ..potentials.base import is_stateful
 from ..sde import BaseSDE
 from . import build
 from .fingerprint import fingerprint
-from .lowering import StepCode, lower, uniform_values
-from .trace import CannotCompile, trace_step
+from .lowering import StepCode, lower
+from .trace import CannotCompile, NoiseInput, noise_inputs, trace_step
+from .writer import evaluate
 
 # Two counts of particles that no dimension of a problem is likely to have; steps traced with either must agree.
 _MARKERS = (7907, 7919)
+# A particle's noise for one step, beyond which a tile's is far from fitting any cache.
+_MOST_NORMALS = 1 << 14
 # Starting a second thread costs about as long as this many normals and their share of a step.
 _NUMBERS_PER_THREAD = 1 << 17
 
@@ -51,8 +53,7 @@ class _Run(ctypes.Structure):
         ("first_step", ctypes.c_uint64),
         ("first_particle", ctypes.c_uint32),
         ("step_size", ctypes.c_double),
-        ("increment_scale", ctypes.c_double),
-        ("area_scale", ctypes.c_double),
+        ("scales", ctypes.c_void_p),
         ("literals", ctypes.c_void_p),
         ("uniforms", ctypes.c_void_p),
         ("draw", ctypes.c_void_p),
@@ -66,29 +67,36 @@ class CompiledSteps:
     run is cut into calls or, from five particles on, the batch.
     """
 
-    def __init__(self, code: StepCode, library: ctypes.CDLL, module: fx.GraphModule, step_size: float) -> None:
+    def __init__(
+        self,
+        code: StepCode,
+        library: ctypes.CDLL,
+        module: fx.GraphModule,
+        noise: Sequence[NoiseInput],
+        step_size: float,
+    ) -> None:
         self._code, self._library, self._module = code, library, module
-        self._step_size = step_size
+        self._noise, self._step_size = noise, step_size
         self.seconds = 0.0  # that it took to get here
 
     def bind(self, like: Tensor, seed: int, first_particle: int, threads: int) -> BoundSteps:
         """Ready to run: what does not depend on the state is computed here, from the parameters as they are now."""
         literals = torch.tensor(self._code.literals or (0.0,), dtype=like.dtype)
-        uniforms = uniform_values(self._module, self._code.uniforms, like.dtype)
+        uniforms = [tensor.to(like.dtype).contiguous() for tensor in evaluate(self._module, self._code.uniforms)]
         pointers = (ctypes.c_void_p * max(1, len(uniforms)))(*(tensor.data_ptr() for tensor in uniforms))
+        scales = torch.tensor([source.scale for source in self._noise], dtype=torch.float64)
         kernel = native.library()
         assert kernel is not None
         run = _Run(
             seed=seed,
             first_particle=first_particle,
             step_size=self._step_size,
-            increment_scale=math.sqrt(self._step_size),
-            area_scale=math.sqrt(self._step_size / 12.0),
+            scales=scales.data_ptr(),
             literals=literals.data_ptr(),
             uniforms=ctypes.addressof(pointers),
             draw=ctypes.cast(kernel.torchsrk_fill_tile, ctypes.c_void_p).value,
         )
-        return BoundSteps(self._library, run, threads, (literals, uniforms, pointers))
+        return BoundSteps(self._library, run, threads, (literals, uniforms, pointers, scales))
 
 
 class BoundSteps:
@@ -111,7 +119,9 @@ class BoundSteps:
 _COMPILED: WeakKeyDictionary[BaseSDE, dict[Hashable, CompiledSteps]] = WeakKeyDictionary()
 
 
-def compiled_steps(sde: BaseSDE, scheme: Integrator, step_size: float, state: Tensor, brownian: int) -> CompiledSteps:
+def compiled_steps(
+    sde: BaseSDE, scheme: Integrator, step_size: float, state: Tensor, brownian: int, levy_area: LevyArea | None = None
+) -> CompiledSteps:
     """The steps of a scheme on an SDE, for states like ``state``: compiled, unless they were before.
 
     Raises:
@@ -125,12 +135,13 @@ def compiled_steps(sde: BaseSDE, scheme: Integrator, step_size: float, state: Te
             "dimensions if the SDE treats all particles alike"
         )
     start = time.perf_counter()
+    levy_area = MrongowiusRoesslerLevyArea() if levy_area is None else levy_area
     kept = _COMPILED.setdefault(sde, {})
     one_by_one = state.numel() <= _FEW * state.shape[-1]
     form = (state.shape[-1], brownian, state.dtype, one_by_one)
-    key = (type(scheme), repr(scheme), step_size, *form, fingerprint(sde))
+    key = (type(scheme), repr(scheme), step_size, repr(levy_area), *form, fingerprint(sde))
     if key not in kept:
-        kept[key] = _compile(sde, scheme, step_size, *form)
+        kept[key] = _compile(sde, scheme, step_size, levy_area, *form)
         kept[key].seconds = time.perf_counter() - start
     return kept[key]
 
@@ -145,6 +156,7 @@ def _compile(
     sde: BaseSDE,
     scheme: Integrator,
     step_size: float,
+    levy_area: LevyArea,
     dim: int,
     brownian: int,
     dtype: torch.dtype,
@@ -152,11 +164,12 @@ def _compile(
 ) -> CompiledSteps:
     if native.library() is None:
         raise CannotCompile("the noise kernel was not built, for want of a C compiler")
-    if scheme.required(sde) is Needs.LEVY_AREA:
-        raise CannotCompile(f"{scheme.name} with {sde.noise.name} noise draws Lévy areas, which have no C form here")
     if is_stateful(sde):
         raise CannotCompile("the potential changes with every gradient, as one that draws minibatches does")
-    traced = [trace_step(sde, scheme, step_size, dim, brownian, dtype, marker) for marker in _MARKERS]
+    noise = noise_inputs(sde, scheme, step_size, brownian, levy_area)
+    if sum(source.components for source in noise) > _MOST_NORMALS:
+        raise CannotCompile(f"a step draws more than {_MOST_NORMALS} normals a particle, for its Lévy areas")
+    traced = [trace_step(sde, scheme, step_size, dim, dtype, noise, levy_area, marker) for marker in _MARKERS]
     try:
         codes = [lower(step, _ACCUMULATORS[one_by_one]) for step in traced]
     except CannotCompile:
@@ -165,16 +178,13 @@ def _compile(
         raise CannotCompile(f"a step has an unexpected form ({type(error).__name__}: {error})") from error
     if (codes[0].source, codes[0].literals) != (codes[1].source, codes[1].literals):
         raise CannotCompile("a step depends on the number of particles")
-    needs_area = scheme.required(sde) is Needs.SPACE_TIME_AREA
-    switches = [name for name, on in (("SPACE_TIME_AREA", needs_area), ("ONE_BY_ONE", one_by_one)) if on]
-    flags = _REORDER if one_by_one else ()
-    library = build.load(_program(codes[0], dim, brownian, dtype, switches), flags)
+    library = build.load(_program(codes[0], dim, dtype, noise, one_by_one), _REORDER if one_by_one else ())
     library.torchsrk_run.argtypes = (ctypes.POINTER(_Run), ctypes.c_int)
     library.torchsrk_run.restype = ctypes.c_int
-    return CompiledSteps(codes[0], library, traced[0].module, step_size)
+    return CompiledSteps(codes[0], library, traced[0].module, noise, step_size)
 
 
-def _program(code: StepCode, dim: int, brownian: int, dtype: torch.dtype, switches: Sequence[str]) -> str:
+def _program(code: StepCode, dim: int, dtype: torch.dtype, noise: Sequence[NoiseInput], one_by_one: bool) -> str:
     real, integer, suffixed = _REALS[dtype]
     definitions = {
         "REAL": real,
@@ -183,11 +193,11 @@ def _program(code: StepCode, dim: int, brownian: int, dtype: torch.dtype, switch
         "F(x)": suffixed,
         "KIND": native.KINDS[dtype],
         "DIM": dim,
-        "BROWNIAN": brownian,
         "WORKSPACE": code.workspace,
-        "INCREMENT_STREAM": int(Stream.INCREMENT),
-        "AREA_STREAM": int(Stream.SPACE_TIME_AREA),
-        **dict.fromkeys(switches, 1),
+        "NOISES": len(noise),
+        "STREAMS": ", ".join(str(int(source.stream)) for source in noise),
+        "COMPONENTS": ", ".join(str(source.components) for source in noise),
+        **({"ONE_BY_ONE": 1} if one_by_one else {}),
     }
     header = "".join(f"#define {name} {value}\n" for name, value in definitions.items())
     vector, driver = (resources.files(__package__).joinpath(name).read_text() for name in ("vector.h", "driver.c"))

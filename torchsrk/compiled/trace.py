@@ -12,11 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from ..brownian import Increment, Needs
+from ..brownian import Increment, LevyArea, Needs, Stream
 from ..integrators import Integrator
 from ..sde import BaseSDE
-
-INPUTS = ("x", "W", "H", "t")
 
 _DECOMPOSED = (
     *("gelu", "gelu_backward", "leaky_relu", "leaky_relu_backward", "elu", "elu_backward", "hardtanh", "mish"),
@@ -33,30 +31,87 @@ class CannotCompile(Exception):
 
 
 @dataclass(frozen=True)
+class NoiseInput:
+    """Normals that a step reads: ``components`` a particle from a stream, times a scale."""
+
+    stream: Stream
+    components: int
+    scale: float
+
+
+@dataclass(frozen=True)
 class TracedStep:
-    """A step over ``particles`` particles, gradients taken: the graph's inputs are INPUTS, its output the new state."""
+    """A step over ``particles`` particles, gradients taken: from state, noise inputs and time to the new state."""
 
     graph: fx.Graph
     module: fx.GraphModule
     particles: int
 
 
+def noise_inputs(
+    sde: BaseSDE, scheme: Integrator, step_size: float, brownian: int, levy_area: LevyArea
+) -> list[NoiseInput]:
+    """What a step draws, the increment first."""
+    inputs = [NoiseInput(Stream.INCREMENT, brownian, math.sqrt(step_size))]
+    needs = scheme.required(sde)
+    if needs is Needs.SPACE_TIME_AREA:
+        inputs.append(NoiseInput(Stream.SPACE_TIME_AREA, brownian, math.sqrt(step_size / 12.0)))
+    elif needs is Needs.LEVY_AREA:
+        asked = _Recorder()
+        levy_area.sample_piece(torch.zeros(1, brownian), step_size, asked)
+        inputs += [NoiseInput(stream, components, 1.0) for stream, components in asked.components.items()]
+    return inputs
+
+
+class _Recorder:
+    """Gives zeros for normals, and remembers how many were asked for."""
+
+    def __init__(self) -> None:
+        self.components: dict[Stream, int] = {}
+
+    def draw(self, stream: Stream, like: Tensor, components: int, *, first_row: int = 0, first: int = 0) -> Tensor:
+        self.components[stream] = max(self.components.get(stream, 0), first + components)
+        return like.new_zeros(len(like), components)
+
+
+class _Given:
+    """Gives for normals what the graph has as inputs."""
+
+    def __init__(self, tensors: dict[Stream, Tensor]) -> None:
+        self.tensors = tensors
+
+    def draw(self, stream: Stream, like: Tensor, components: int, *, first_row: int = 0, first: int = 0) -> Tensor:
+        return self.tensors[stream][:, first : first + components].clone()
+
+
 def trace_step(
-    sde: BaseSDE, scheme: Integrator, step_size: float, dim: int, brownian: int, dtype: torch.dtype, particles: int
+    sde: BaseSDE,
+    scheme: Integrator,
+    step_size: float,
+    dim: int,
+    dtype: torch.dtype,
+    noise: list[NoiseInput],
+    levy_area: LevyArea,
+    particles: int,
 ) -> TracedStep:
     """Trace the step on tensors without data. The number of particles marks their dimension: take one that is rare."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    needs_area = scheme.required(sde) is Needs.SPACE_TIME_AREA
+    needs = scheme.required(sde)
 
-    def step(x: Tensor, W: Tensor, H: Tensor, t: Tensor) -> Tensor:
+    def step(x: Tensor, *arguments: Tensor) -> Tensor:
+        *drawn, t = arguments
+        given = {source.stream: tensor for source, tensor in zip(noise, drawn, strict=True)}
+        W, A = given[Stream.INCREMENT], None
         with torch.no_grad():
-            return scheme.step(sde, t, x, Increment(step_size, W, H if needs_area else None))
+            if needs is Needs.LEVY_AREA:
+                A = levy_area.sample_piece(W, step_size, _Given(given))
+            return scheme.step(sde, t, x, Increment(step_size, W, given.get(Stream.SPACE_TIME_AREA), A))
 
     decompositions = _decompositions()
 
     def as_graph(function: Callable[..., Tensor]) -> fx.GraphModule:
-        shapes = ((particles, dim), (particles, brownian), (particles, brownian), ())
+        shapes = ((particles, dim), *((particles, source.components) for source in noise), ())
         examples = [torch.empty(shape, dtype=dtype) for shape in shapes]
         return make_fx(function, decomposition_table=decompositions, tracing_mode="fake", _allow_non_fake_inputs=True)(
             *examples

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from .trace import CannotCompile, TracedStep
 Shape = tuple[int | None, ...]  # None stands for the particles
 Index = Sequence[str]
 
-_ARRAY_ENTRY = re.compile(r"(t\d+|x|W|H)\[[^\[]*\]|t")
+_ARRAY_ENTRY = re.compile(r"(t\d+|x|n\d+)\[[^\[]*\]|t")
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Writer:
         self.literals: list[float] = []
         self.uniforms: list[fx.Node] = []
         self.values: dict[fx.Node, Value | list[Value]] = {}
+        self._tables: list[str] = []
         self._statements: list[_Statement] = []
         self._numbers = itertools.count()
 
@@ -104,11 +106,21 @@ class Writer:
 
     def _uniform(self, node: fx.Node) -> Value:
         dtype, shape = node.meta["val"].dtype, self.shape(node)
+        if dtype in (torch.int64, torch.int32):
+            return self._table(node, shape)
         if dtype not in (self.dtype, torch.bool):
             raise CannotCompile(f"a step in {self.dtype} reads a tensor of {dtype}")
         self.uniforms.append(node)
         place = len(self.uniforms) - 1
         return Value(shape, Kind.NUMBER, lambda index: f"p[{place}][{offset(shape, index)}]")
+
+    def _table(self, node: fx.Node, shape: Shape) -> Value:
+        """Places in a tensor: part of the program, as they say what it does."""
+        (places,) = evaluate(self.traced.module, (node,))
+        name = f"table{len(self._tables)}"
+        entries = ", ".join(map(str, places.flatten().tolist()))
+        self._tables.append(f"static const int {name}[] = {{{entries}}};\n")
+        return Value(shape, Kind.PLACE, lambda index: f"{name}[{offset(shape, index)}]")
 
     # ------------------------------------------------------------------------------------------------- writing
 
@@ -140,6 +152,10 @@ class Writer:
     def write(self, text: str) -> None:
         """A statement that fills no array."""
         self._statements.append(_Statement(text, None, 0))
+
+    def tables(self) -> str:
+        """The tables that the statements read."""
+        return "".join(self._tables)
 
     def assemble(self) -> tuple[str, int]:
         """All statements, with storage handed out so that arrays whose last reader is past share it, and its size."""
@@ -202,3 +218,20 @@ def operation_name(node: fx.Node) -> str | None:
     if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
         return None
     return target._schema.name.removeprefix("aten::")
+
+
+def evaluate(module: fx.GraphModule, nodes: Iterable[fx.Node]) -> list[Tensor]:
+    """The tensors of nodes that depend on no input, with the parameters as they are now."""
+    known: dict[fx.Node, Any] = {}
+
+    def value(node: fx.Node) -> Any:
+        if node not in known:
+            if node.op == "get_attr":
+                known[node] = operator.attrgetter(str(node.target))(module)
+            else:
+                args, kwargs = fx.map_arg((node.args, node.kwargs), value)
+                known[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+        return known[node]
+
+    with torch.no_grad():
+        return [value(node) for node in nodes]

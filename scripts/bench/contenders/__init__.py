@@ -11,7 +11,7 @@ TORCHSRK, TORCHSRK_EAGER = "torchsrk compiled", "torchsrk eager"
 BY_HAND, BY_TORCH_COMPILE = "torch by hand", "torch.compile"
 JAX, JAX_RBG, DIFFRAX, BLACKJAX = "jax scan", "jax scan, rbg", "diffrax", "blackjax"
 TORCHSDE, TORCHEBM, POSTERIORS = "torchsde", "torchebm", "posteriors"
-NOISE_KERNEL, SRK_ID = "noise kernel", "srk-id"
+NOISE_KERNEL, SRK_ID, SRK_ID_EAGER = "noise kernel", "srk-id compiled", "srk-id eager"
 
 _FILES: dict[str, tuple[str, dict[str, object]]] = {
     TORCHSRK: ("torchsrk_sample", {"compile": True}),
@@ -26,7 +26,8 @@ _FILES: dict[str, tuple[str, dict[str, object]]] = {
     TORCHEBM: ("torchebm_langevin", {}),
     POSTERIORS: ("posteriors_sgld", {}),
     NOISE_KERNEL: ("noise_kernel", {}),
-    SRK_ID: ("srk_id", {}),
+    SRK_ID: ("srk_id", {"compile": True}),
+    SRK_ID_EAGER: ("srk_id", {}),
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from cases import Case, Run
 from torch import Tensor
-from torch_targets import start_of
+from torch_targets import refuse_eager_fallback, start_of
 
 from torchsrk import SDE, sample
 from torchsrk.brownian import FourierLevyArea, LevyArea, MrongowiusRoesslerLevyArea
@@ -28,7 +28,8 @@ def levy_area(scheme: str, step_size: float, m: int) -> LevyArea | None:
     return method(math.ceil((step_size * method.coefficient(m) / error) ** (1 / method.exponent)))
 
 
-def build(case: Case) -> Run:
+def build(case: Case, **options: bool) -> Run:
+    refuse_eager_fallback()
     dim = case.problem.dim
     mixing = torch.linspace(0.1, 1.0, dim * dim, dtype=getattr(torch, case.dtype)).view(dim, dim)
 
@@ -40,7 +41,15 @@ def build(case: Case) -> Run:
 
     def run(steps: int, *, seed: int = 0, start: Any = None) -> Tensor:
         x = x0 if start is None else start_of(case, start)
-        options: dict[str, Any] = {"step_size": case.step_size, "num_steps": steps, "seed": seed, "levy_area": area}
-        return sample(sde, x, integrator="srk-id", **options).final
+        return sample(
+            sde,
+            x,
+            integrator="srk-id",
+            step_size=case.step_size,
+            num_steps=steps,
+            seed=seed,
+            levy_area=area,
+            **options,
+        ).final
 
     return run

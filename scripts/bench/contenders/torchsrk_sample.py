@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from cases import Case, Run
 from torch import Tensor
-from torch_targets import potential, start_of
+from torch_targets import potential, refuse_eager_fallback, start_of
 
 from torchsrk import Langevin, sample
 
 
 def build(case: Case, **options: bool) -> Run:
-    # A run that could not be compiled must not be timed as if it had been.
-    warnings.filterwarnings("error", message="compile=True: this run is eager")
+    refuse_eager_fallback()
     sde, x0 = Langevin(potential(case)), start_of(case)
 
     def run(steps: int, *, seed: int = 0, start: Any = None) -> Tensor:

@@ -100,9 +100,9 @@ def render(rows: list[dict]) -> str:
     costs = by_kind.pop(COSTS)
     lines = []
     for name, scheme, gradient, called in peers.CONTENDERS:
-        outcome = costs["outcomes"].get(peers.label(name, scheme, gradient))
+        outcome = costs["outcomes"][peers.label(name, scheme, gradient)]
         kind = "sra1" if "SRA1" in called else scheme
-        if kind not in by_kind or outcome is None:
+        if kind not in by_kind:
             continue
         why = failure(outcome) or failure(by_kind[kind])
         found = [why] * len(TARGETS) if why else [_time(outcome, *_best(by_kind[kind], target)) for target in TARGETS]

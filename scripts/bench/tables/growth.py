@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import problems
 from cases import Case, Entry
-from contenders import SRK_ID, TORCHSRK, TORCHSRK_EAGER
+from contenders import SRK_ID, SRK_ID_EAGER, TORCHSRK, TORCHSRK_EAGER
 from contenders import srk_id as srk_id_areas
 from crew import Crew
 from text import per_particle_step, table
@@ -29,7 +29,7 @@ def measure(unit: tuple[str, int], crew: Crew) -> dict:
     kind, size = unit
     if kind == BROWNIAN:
         case = Case(problems.general_noise(size), _SRK_ID_PARTICLES, scheme=srk_id_areas.DEFAULT)
-        entries = [Entry(SRK_ID, SRK_ID, case)]
+        entries = [Entry(name, name, case) for name in (SRK_ID_EAGER, SRK_ID)]
     else:
         case = Case(problems.mixture(), size)
         if kind == DIMENSION:
@@ -41,11 +41,11 @@ def measure(unit: tuple[str, int], crew: Crew) -> dict:
 
 def render(rows: list[dict]) -> str:
     parts = ["Nanoseconds a particle and step, float32; the mixture with gradients by hand, Euler-Maruyama.\n"]
-    names = dict.fromkeys((PARTICLES, DIMENSION), (TORCHSRK, TORCHSRK_EAGER)) | {BROWNIAN: (SRK_ID,)}
+    names = dict.fromkeys((PARTICLES, DIMENSION), (TORCHSRK, TORCHSRK_EAGER)) | {BROWNIAN: (SRK_ID, SRK_ID_EAGER)}
     titles = {
         PARTICLES: "particles, in 20-D",
         DIMENSION: f"dimension, {_FIXED_PARTICLES} particles",
-        BROWNIAN: f"dimension and Brownian motions, {_SRK_ID_PARTICLES} particles, general noise, eager",
+        BROWNIAN: f"dimension and Brownian motions, {_SRK_ID_PARTICLES} particles, general noise",
     }
     for kind, contenders in names.items():
         lines = [

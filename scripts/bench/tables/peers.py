@@ -80,9 +80,7 @@ def render(rows: list[dict]) -> str:
     (row,) = rows
     outcomes, lines = row["outcomes"], []
     for name, scheme, gradient, called in CONTENDERS:
-        outcome = outcomes.get(label(name, scheme, gradient))
-        if outcome is None:  # rows measured before this contender was added
-            continue
+        outcome = outcomes[label(name, scheme, gradient)]
         cost = per_particle_step(outcome, row["particles"])
         over = ratio(outcome, outcomes[label(TORCHSRK, scheme, gradient)])
         call = "-" if failure(outcome) else f"{outcome['first_call']:.1f}"
