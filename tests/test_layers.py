@@ -15,6 +15,7 @@ ALLOWED = {
     "integrators": {"sde", "brownian"},
     "compiled": {"integrators", "sde", "potentials", "brownian"},
     "sampling": {"compiled", "integrators", "sde", "potentials", "brownian", "blocks"},
+    "distributions": {"sampling", "integrators", "sde", "potentials", "brownian"},
     "metrics": {"brownian"},
     "reference": {"sampling", "integrators", "sde", "brownian"},
 }

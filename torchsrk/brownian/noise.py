@@ -28,6 +28,8 @@ class Stream(IntEnum):
     MINIBATCH = 7
     SUBSAMPLE = 8
     PROJECTION = 9
+    START = 10
+    SEED = 11
 
 
 def fill_normal(
@@ -138,6 +140,15 @@ class StepNormals:
             first_particle=self.first_particle + first_row,
             first_component=first,
         )
+
+
+def derive_seed(seed: int, index: int) -> int:
+    """The ``index``-th of a sequence of seeds that a seed stands for."""
+    check_seed(seed)
+    particle = step = torch.zeros(1, dtype=torch.long)
+    words = philox.words(seed=seed, particle=particle, step=step + index, stream=int(Stream.SEED), block=particle)
+    low, high = words.flatten()[:2].tolist()
+    return low | high << 32
 
 
 def check_seed(seed: int) -> None:

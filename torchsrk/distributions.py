@@ -1,0 +1,349 @@
+"""Any density as a torch distribution, sampled by a diffusion."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Size, Tensor, nn
+from torch.distributions import Distribution, constraints
+
+from .brownian import Stream, fill_normal
+from .brownian.noise import check_seed, derive_seed
+from .integrators import Integrator
+from .potentials import Potential
+from .potentials.unconstrained import UnconstrainedPotential
+from .sampling import integrate, sample
+from .sde import Langevin
+
+Target = Potential | Distribution | Callable[[Tensor], Tensor]
+
+
+class DiffusionDistribution(Distribution):
+    """What a Langevin diffusion has become after ``num_steps`` steps: the target's law, up to an error that falls with
+    the step size and with the number of steps.
+
+    Every draw is a particle of its own, with its own start and noise, unless ``chain_length`` says otherwise. A target
+    on a constrained space is sampled in an unconstrained one, through ``torch.distributions.biject_to``.
+
+    Args:
+        target: a log density, up to a constant, as a callable from points (..., *event_shape) to (...); a Potential,
+            which is a negative log density; or a torch distribution.
+        step_size, num_steps, integrator: of the diffusion, in unconstrained space.
+        event_shape: the shape of a point, for a callable or a Potential of no fixed dimension.
+        batch_shape: for a callable or a Potential with batched parameters: it is given points
+            (..., *batch_shape, *event_shape), and all its targets are sampled in one go.
+        support: of a callable or a Potential, as a constraint; by default all of ℝⁿ.
+        initial: where particles start: a tensor that broadcasts to (*batch_shape, *event_shape) with the chains in
+            front, a distribution of points, or None for a standard normal in unconstrained space.
+        chain_length, thin: take so many draws from every chain, ``thin`` steps apart, the first after ``num_steps``.
+            They depend on one another.
+        warm_start: later calls go on from where the chains of the last one stopped; see ``state_dict``.
+        seed: makes draws independent of torch's global generator: they depend on the seed and on how many calls came
+            before. By default every call takes a seed from the generator, so that ``torch.manual_seed`` repeats them.
+        compile, progress: as for ``torchsrk.sample``.
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
+    has_rsample = True
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        step_size: float,
+        num_steps: int,
+        integrator: Integrator | str = "srk-ld",
+        event_shape: Sequence[int] | None = None,
+        batch_shape: Sequence[int] | None = None,
+        support: constraints.Constraint | None = None,
+        initial: Tensor | Distribution | None = None,
+        chain_length: int = 1,
+        thin: int = 1,
+        warm_start: bool = False,
+        seed: int | None = None,
+        compile: bool | Literal["auto"] = False,
+        progress: bool = False,
+        validate_args: bool | None = None,
+    ) -> None:
+        if seed is not None:
+            check_seed(seed)
+        for name, value in (("num_steps", num_steps), ("chain_length", chain_length), ("thin", thin)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} is a positive integer; got {value!r}")
+        if thin > num_steps:
+            raise ValueError(f"thin is at most num_steps, {num_steps}; got {thin}")
+        self.target = target
+        self.step_size, self.num_steps, self.integrator = step_size, num_steps, integrator
+        self.initial, self.chain_length, self.thin = initial, chain_length, thin
+        self.warm_start, self.seed, self.compile, self.progress = warm_start, seed, compile, progress
+        log_density, batch, event, self._support = _described(target, event_shape, batch_shape, support)
+        self._sde = Langevin(_potential(target, log_density, batch, event, self._support))
+        self._calls = 0
+        self._chains: Tensor | None = None  # (chains, *batch_shape, dim), where the last call left them
+        super().__init__(batch, event, validate_args=validate_args)
+
+    # ------------------------------------------------------------------------------------ as torch's distributions
+
+    @property
+    def support(self) -> constraints.Constraint:
+        return self._support
+
+    @property
+    def mean(self) -> Tensor:
+        """The target's, if it is a distribution."""
+        return self._normalised("mean").mean
+
+    @property
+    def variance(self) -> Tensor:
+        """The target's, if it is a distribution."""
+        return self._normalised("variance").variance
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The target's, if it is a distribution; a density that is not normalised has ``unnormalized_log_prob``."""
+        target = self._normalised("log_prob")
+        if self._validate_args:
+            self._validate_sample(value)
+        return target.log_prob(value)
+
+    def unnormalized_log_prob(self, value: Tensor) -> Tensor:
+        """The target's log density at a point, up to a constant."""
+        if self._validate_args:
+            self._validate_sample(value)
+        if isinstance(self.target, Distribution):
+            return self.target.log_prob(value)
+        return -self.target(value) if isinstance(self.target, Potential) else self.target(value)
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Draws (*sample_shape, *batch_shape, *event_shape), without a graph."""
+        with torch.no_grad():
+            return self._draw(Size(sample_shape), differentiable=False)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Draws whose gradients reach the target's parameters, through all steps of the chain.
+
+        Memory grows like the square root of the number of steps: states are recomputed on the way back.
+        """
+        return self._draw(Size(sample_shape), differentiable=True)
+
+    def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> DiffusionDistribution:
+        new = self._get_checked_instance(DiffusionDistribution, _instance)
+        torch.empty(self.batch_shape).expand(batch_shape)  # raises torch's own error where it can't be
+        is_distribution = isinstance(self.target, Distribution)
+        DiffusionDistribution.__init__(
+            new,
+            self.target.expand(Size(batch_shape)) if isinstance(self.target, Distribution) else self.target,
+            step_size=self.step_size,
+            num_steps=self.num_steps,
+            integrator=self.integrator,
+            event_shape=None if is_distribution else self.event_shape,
+            batch_shape=None if is_distribution else batch_shape,
+            support=None if is_distribution else self._support,
+            initial=self.initial,
+            chain_length=self.chain_length,
+            thin=self.thin,
+            warm_start=self.warm_start,
+            seed=self.seed,
+            compile=self.compile,
+            progress=self.progress,
+            validate_args=self._validate_args,
+        )
+        return new
+
+    def __repr__(self) -> str:
+        name = type(self.target).__name__ if isinstance(self.target, (nn.Module, Distribution)) else "log density"
+        return (
+            f"{type(self).__name__}({name}, batch_shape={tuple(self.batch_shape)}, "
+            f"event_shape={tuple(self.event_shape)}, integrator={self.integrator!r}, step_size={self.step_size}, "
+            f"num_steps={self.num_steps})"
+        )
+
+    # ------------------------------------------------------------------------------------------- what goes on
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a later call depends on: the number of calls so far, and where persistent chains are."""
+        return {"calls": self._calls, "chains": self._chains}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on as the distribution would have whose state this is."""
+        calls, chains = state["calls"], state["chains"]
+        if isinstance(calls, bool) or not isinstance(calls, int) or calls < 0:
+            raise ValueError(f"calls is a number of calls; got {calls!r}")
+        shape = (*self.batch_shape, self._potential.dim)
+        if chains is not None and (not isinstance(chains, Tensor) or tuple(chains.shape[1:]) != shape):
+            given = tuple(chains.shape) if isinstance(chains, Tensor) else type(chains).__name__
+            raise ValueError(
+                f"chains of this distribution have shape (chains, {', '.join(map(str, shape))}); got {given}"
+            )
+        self._calls, self._chains = calls, chains
+
+    # ----------------------------------------------------------------------------------------------- the draws
+
+    @property
+    def _potential(self) -> Potential:
+        return self._sde.potential
+
+    def _draw(self, sample_shape: Size, differentiable: bool) -> Tensor:
+        seed = self._next_seed()
+        draws = math.prod(sample_shape)
+        chains = -(-draws // self.chain_length)
+        start = self._start(chains, seed)
+        if draws == 0 or 0 in self.batch_shape:
+            return start.new_empty(self._extended_shape(sample_shape))
+        kept = self._run(start, seed, differentiable)
+        if self.warm_start:
+            ended = kept[-1].detach()
+            self._chains = ended if self._chains is None else torch.cat((ended, self._chains[chains:]))
+        return self._constrain(kept.transpose(0, 1).flatten(0, 1)[:draws]).reshape(self._extended_shape(sample_shape))
+
+    def _run(self, start: Tensor, seed: int, differentiable: bool) -> Tensor:
+        """The kept states, (chain_length, chains, *batch_shape, dim)."""
+        if differentiable:
+            steps = [self.num_steps + k * self.thin for k in range(self.chain_length)]
+            ts = [0.0, *(count * self.step_size for count in steps)]
+            options: dict[str, Any] = {"integrator": self.integrator, "step_size": self.step_size, "seed": seed}
+            return integrate(self._sde, start, ts, recompute=True, progress=self.progress, **options)[1:]
+        run = sample(
+            self._sde,
+            start,
+            integrator=self.integrator,
+            step_size=self.step_size,
+            burn_in=self.num_steps - self.thin,
+            num_steps=self.chain_length * self.thin,
+            thin=self.thin if self.chain_length > 1 else None,
+            seed=seed,
+            compile=self.compile,
+            progress=self.progress,
+        )
+        return run.final.unsqueeze(0) if run.trajectory is None else run.trajectory
+
+    def _start(self, chains: int, seed: int) -> Tensor:
+        """(chains, *batch_shape, dim), in unconstrained space."""
+        going_on = self._chains[:chains] if self.warm_start and self._chains is not None else None
+        shape = (chains, *self.batch_shape, self._potential.dim)
+        if self.initial is None:
+            like = _tensor_of(self.target)
+            rows = like.new_empty(math.prod(shape[:-1]), shape[-1])
+            start = fill_normal(rows, seed=seed, stream=Stream.START).view(shape)
+        else:
+            start = self._unconstrain(self._initial_points(chains, seed)).expand(shape)
+        return start if going_on is None else torch.cat((going_on, start[len(going_on) :]))
+
+    def _initial_points(self, chains: int, seed: int) -> Tensor:
+        if isinstance(self.initial, Distribution):
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed >> 1)
+                points = self.initial.sample((chains,))
+        else:
+            assert self.initial is not None
+            points = self.initial.detach()
+        try:
+            return points.expand(chains, *self.batch_shape, *self.event_shape)
+        except RuntimeError:
+            raise ValueError(
+                f"initial points of shape {tuple(points.shape)} don't broadcast to {chains} chains of "
+                f"{tuple(self.batch_shape + self.event_shape)}"
+            ) from None
+
+    def _next_seed(self) -> int:
+        if self.seed is None:
+            return int(torch.randint(2**63 - 1, ()))
+        self._calls += 1
+        return derive_seed(self.seed, self._calls - 1)
+
+    def _constrain(self, x: Tensor) -> Tensor:
+        return self._potential.constrain(x) if isinstance(self._potential, UnconstrainedPotential) else x
+
+    def _unconstrain(self, points: Tensor) -> Tensor:
+        return self._potential.unconstrain(points) if isinstance(self._potential, UnconstrainedPotential) else points
+
+    def _normalised(self, name: str) -> Distribution:
+        if not isinstance(self.target, Distribution):
+            raise NotImplementedError(
+                f"{name} needs a normalised target, and this one is known up to a constant: use unnormalized_log_prob, "
+                "or estimate from draws"
+            )
+        return self.target
+
+
+def _described(
+    target: Target,
+    event_shape: Sequence[int] | None,
+    batch_shape: Sequence[int] | None,
+    support: constraints.Constraint | None,
+) -> tuple[Callable[[Tensor], Tensor], Size, Size, constraints.Constraint]:
+    """The target's log density, batch shape, event shape and support."""
+    if isinstance(target, Distribution):
+        if event_shape is not None or batch_shape is not None or support is not None:
+            raise ValueError("a distribution has its own event_shape, batch_shape and support: leave them out")
+        if target.support is None or target.support.is_discrete:
+            raise ValueError(f"a diffusion samples continuous densities, and {type(target).__name__} is discrete")
+        return _without_validation(target).log_prob, target.batch_shape, target.event_shape, target.support
+    if not callable(target):
+        raise TypeError(
+            f"target is a log density (a callable), a Potential or a torch distribution; got {type(target).__name__}"
+        )
+    if isinstance(target, Potential) and event_shape is None and target.dim is not None:
+        event_shape = (target.dim,)
+    if event_shape is None:
+        raise ValueError("event_shape says what points this target takes: give the shape of one, such as (20,) or ()")
+    event = Size(event_shape)
+    whole_space = constraints.independent(constraints.real, len(event)) if event else constraints.real
+    log_density = _NegativeEnergy(target) if isinstance(target, Potential) else target
+    return log_density, Size(batch_shape or ()), event, whole_space if support is None else support
+
+
+def _potential(
+    target: Target,
+    log_density: Callable[[Tensor], Tensor],
+    batch_shape: Size,
+    event_shape: Size,
+    support: constraints.Constraint,
+) -> Potential:
+    """A Potential on all of ℝⁿ stays what it is, with the gradient it knows; all else goes through a bijection."""
+    base = support.base_constraint if isinstance(support, constraints.independent) else support
+    is_on_vectors = base is constraints.real and len(event_shape) == 1
+    if isinstance(target, Potential) and is_on_vectors and target.dim is not None:
+        return target
+    return UnconstrainedPotential(log_density, event_shape, support, batch_shape)
+
+
+class _NegativeEnergy(nn.Module):
+    """A potential's log density. A class, so that it can be sent to another process."""
+
+    def __init__(self, potential: Potential) -> None:
+        super().__init__()
+        self.potential = potential
+
+    def forward(self, x: Tensor) -> Tensor:
+        return -self.potential(x)
+
+
+def _without_validation(distribution: Distribution) -> Distribution:
+    """The same distribution, parameters shared, that does not look at its arguments.
+
+    A chain's points are in the support but for rounding: a sigmoid may well be 1.
+    """
+    silent = copy.copy(distribution)
+    silent._validate_args = False
+    for name, value in vars(distribution).items():
+        if isinstance(value, Distribution):
+            setattr(silent, name, _without_validation(value))
+    return silent
+
+
+def _tensor_of(target: Any) -> Tensor:
+    """A floating tensor of the target's, for its dtype and device; else one of torch's default dtype."""
+    if isinstance(target, nn.Module):
+        found = [t for t in (*target.parameters(), *target.buffers()) if t.is_floating_point()]
+        if found:
+            return found[0].detach()
+    for value in vars(target).values() if isinstance(target, Distribution) else ():
+        if isinstance(value, Tensor) and value.is_floating_point():
+            return value.detach()
+        if isinstance(value, Distribution):
+            return _tensor_of(value)
+    return torch.empty(0)
