@@ -17,6 +17,8 @@ NOISE_KERNEL = Extension(
     optional=True,
 )
 
+EXAMPLES = ["scikit-learn>=1.4"]  # for its data sets
+
 setup(
     name="torchsrk",
     version="0.1.0",
@@ -40,9 +42,11 @@ setup(
         "matplotlib>=3.8",
         "geomloss>=0.2.6",
         "POT>=0.9.4",
+        "safetensors>=0.4.3",
     ],
     extras_require={
-        "dev": ["pytest>=8", "hypothesis>=6.100", "scipy>=1.11", "ruff>=0.6", "mypy>=1.10", "types-tqdm"],
+        "dev": ["pytest>=8", "hypothesis>=6.100", "scipy>=1.11", "ruff>=0.6", "mypy>=1.10", "types-tqdm", *EXAMPLES],
+        "examples": EXAMPLES,
         "bench": ["scipy>=1.11", "jax>=0.10", "diffrax>=0.7", "blackjax>=1.7", "torchebm>=0.8", "posteriors>=0.1"],
     },
     classifiers=[

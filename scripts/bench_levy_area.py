@@ -6,8 +6,8 @@ import math
 import statistics
 
 import torch
-from timing import interleaved, machine, ratio
 
+from timing import interleaved, machine, ratio
 from torchsrk.brownian import (
     FourierLevyArea,
     LevyArea,

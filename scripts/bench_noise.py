@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 
 import torch
-from timing import interleaved, machine, ratio
 
+from timing import interleaved, machine, ratio
 from torchsrk.brownian import fill_normal
 
 PARTICLES, DIM = 50_000, 20

@@ -11,9 +11,9 @@ import subprocess
 import sys
 
 import torch
-from timing import interleaved, machine, ratio
 from torch import Tensor
 
+from timing import interleaved, machine, ratio
 from torchsrk.metrics import energy_distance_squared, kernel_stein_discrepancy, wasserstein2_squared
 
 DIM, CHUNK = 20, 1000

@@ -7,7 +7,6 @@ numbers of points. Prints a table; saves a figure with its CSV. About 15 minutes
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from results import save_figure, subplots, write_csv
 from torchsrk.brownian import Stream, fill_normal
 from torchsrk.metrics import corrected_wasserstein2_squared, gaussian_wasserstein2_squared, wasserstein2_squared
 
@@ -57,12 +57,7 @@ def measure(panel: str, dim: int, n: int, repeats: int, seed: int) -> dict[str, 
 
 def plot(rows: list[dict[str, float | int | str]], file: Path) -> None:
     """The paper's two panels: |bias| against dimension, darker for more points."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), constrained_layout=True)
+    figure, (axes,) = subplots(1, 2, size=(11, 4.2))
     for axis, panel in zip(axes, PANELS, strict=True):
         for n, shade in zip(SIZES, (0.35, 0.6, 1.0), strict=True):
             own = [row for row in rows if row["panel"] == panel and row["points"] == n]
@@ -73,7 +68,7 @@ def plot(rows: list[dict[str, float | int | str]], file: Path) -> None:
         axis.set(xlabel="dimension", ylabel="|bias of W2²|", yscale="log", title=f"different in {panel}")
         axis.set_xticks(DIMS)
         axis.legend(fontsize=8)
-    figure.savefig(file, dpi=130)
+    save_figure(figure, file)
 
 
 def main() -> None:
@@ -94,11 +89,7 @@ def main() -> None:
         print(f"{row['panel']:12} {row['dim']:4} {row['points']:7} {row['exact']:8.4f} {vanilla:>20} {corrected:>20}")
     better = sum(abs(float(row["corrected_bias"])) < abs(float(row["vanilla_bias"])) for row in rows)
     print(f"\ncorrected is nearer in {better} of {len(rows)}")
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    with (arguments.output / "w2_bias.csv").open("w", newline="", encoding="utf-8") as out:
-        writer = csv.DictWriter(out, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(rows, arguments.output / "w2_bias.csv")
     plot(rows, arguments.output / "w2_bias.png")
     print(f"figure: {arguments.output / 'w2_bias.png'}")
 

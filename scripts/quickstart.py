@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from results import save_figure, subplots, write_csv
 from torchsrk import Langevin, sample
 from torchsrk.integrators import integrator_named
 from torchsrk.potentials import GaussianMixture
@@ -84,12 +84,7 @@ def print_table(rows: list[Row], floor: float) -> None:
 
 def plot(rows: list[Row], finals: dict[str, Tensor], exact: Tensor, step_size: float, file: Path) -> None:
     """Left: where the particles are at one step size. Right: the error of the second moment at all of them."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), constrained_layout=True)
+    figure, ((left, right),) = subplots(1, 2, size=(11, 4.2))
     edges = torch.linspace(1.5, 8.0, 66)
     left.hist(exact.norm(dim=-1).numpy(), bins=edges.tolist(), density=True, color="0.8", label="exact draws")
     for scheme, x in finals.items():
@@ -111,15 +106,7 @@ def plot(rows: list[Row], finals: dict[str, Tensor], exact: Tensor, step_size: f
     right.minorticks_off()
     right.set_title("bias of the invariant law (bars: 2 standard errors)")
     right.legend()
-    figure.savefig(file, dpi=130)
-
-
-def write_csv(rows: list[Row], file: Path) -> None:
-    """The numbers of the figure, beside it."""
-    with file.open("w", newline="", encoding="utf-8") as out:
-        writer = csv.DictWriter(out, fieldnames=list(asdict(rows[0])))
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
+    save_figure(figure, file)
 
 
 def main() -> None:
@@ -143,7 +130,6 @@ def main() -> None:
             if h == arguments.step_size:
                 finals[scheme] = final
     print_table(rows, floor)
-    arguments.output.mkdir(parents=True, exist_ok=True)
     figure, table = arguments.output / "quickstart.png", arguments.output / "quickstart.csv"
     plot(rows, finals, exact, arguments.step_size, figure)
     write_csv(rows, table)

@@ -10,6 +10,7 @@ PACKAGE = Path(__file__).parent.parent / "torchsrk"
 ALLOWED = {
     "brownian": set(),
     "blocks": set(),
+    "checkpoints": set(),
     "potentials": {"brownian"},
     "sde": {"potentials", "brownian"},
     "integrators": {"sde", "brownian"},
@@ -47,7 +48,7 @@ def test_import_loads_nothing_heavy():
 import sys, torch
 before = set(sys.modules)
 import torchsrk
-heavy = {"torchsde", "scipy", "matplotlib", "tqdm", "ot", "geomloss"}
+heavy = {"torchsde", "scipy", "matplotlib", "tqdm", "ot", "geomloss", "safetensors"}
 print(sorted(heavy & (set(sys.modules) - before)))
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

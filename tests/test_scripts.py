@@ -37,7 +37,7 @@ def test_check_noise():
 
 
 def test_bench_without_the_peers(tmp_path):
-    """The workers, the turns and the report; libraries that are not there are rows that say so."""
+    """The workers, the turns and the report, as far as they need no other library."""
     done = run("bench", "--quick", "--only", "noise-bound", "--only", "compile-time", "--output", str(tmp_path))
     assert done.returncode == 0, done.stderr
     report = (tmp_path / "bench-quick" / "BENCHMARKS.md").read_text(encoding="utf-8")
@@ -50,3 +50,21 @@ def test_bench_refuses_nonsense(tmp_path):
     done = run("bench", "--rounds", "1", "--output", str(tmp_path))
     assert done.returncode == 2
     assert "--rounds must be at least 2; got 1" in done.stderr
+
+
+def test_bench_tells_of_a_contender_that_is_not_there():
+    code = """
+import sys; sys.path.insert(0, sys.argv[1])
+import problems
+from cases import Case, Entry
+from crew import Crew
+if __name__ == "__main__":
+    with Crew(2, 0.01, 1.0, {}) as crew:
+        case = Case(problems.mixture(2), 10)
+        outcomes = crew.race([Entry(name, name, case) for name in ("torchsrk eager", "nobody")])
+    print(len(outcomes["torchsrk eager"].seconds), outcomes["nobody"].failed)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(SCRIPTS / "bench")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split(maxsplit=1)[0]) >= 2
+    assert "nobody" in done.stdout

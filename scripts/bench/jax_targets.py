@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from cases import HAND, Case
 from jax import Array
+
+from cases import HAND, Case
 
 Function = Callable[[Array], Array]
 

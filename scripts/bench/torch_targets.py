@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 
 import torch
-from cases import HAND, Case
 from torch import Tensor
 
+from cases import HAND, Case
 from torchsrk.potentials import FunctionPotential, GaussianMixture, LogisticRegression, Potential
 
 

@@ -8,6 +8,7 @@ import warnings
 from multiprocessing.connection import Connection
 
 import numpy as np
+
 from cases import Case, Run
 
 _CALIBRATIONS = 5

@@ -167,9 +167,8 @@ def test_a_tile_holds_the_same_draws_particles_innermost(
     if kernel is None:
         pytest.skip("no noise kernel")
     tile = torch.full((steps, components, particles + spare), -99.0, dtype=dtype)
-    native.fill_tile(
-        kernel, tile, seed=11, first_particle=first_particle, first_step=step, stream=1, particles=particles, scale=0.5
-    )
+    where = (native.KINDS[dtype], 11, first_particle, step, 1)  # kind, seed, first particle, first step, stream
+    kernel.torchsrk_fill_tile(tile.data_ptr(), *where, steps, particles, components, particles + spare, 0.5)
     rows = torch.empty(steps, particles, components, dtype=dtype)
     fill_normal(rows, seed=11, stream=1, step=step, first_particle=first_particle, scale=0.5)
     assert torch.equal(tile[..., :particles], rows.mT)

@@ -8,6 +8,7 @@ from tests.compiled.zoo import DIM, FUNCTIONS, networks
 from tests.problems import mixture, potentials, sdes
 from torchsrk import SDE, Langevin, NonFiniteStateError, sample
 from torchsrk.brownian import FourierLevyArea, MrongowiusRoesslerLevyArea, WiktorssonLevyArea
+from torchsrk.compiled import steps
 from torchsrk.integrators import integrator_named
 from torchsrk.potentials import FunctionPotential, LogisticRegression
 
@@ -150,7 +151,7 @@ def test_parameters_are_read_at_every_run():
         finals.append(compiled)
 
     check()
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.01)  # at 1 it is so steep that rounding grows in the steps
     network(x0).sum().backward()
     optimizer.step()
     check()
@@ -180,3 +181,11 @@ def test_what_a_function_reads_around_it_is_noticed():
     for eager, compiled in finals:
         assert_same(eager, compiled)
     STRENGTH = 1.0
+
+
+def test_few_steps_are_kept_for_an_sde(monkeypatch):
+    monkeypatch.setattr(steps, "_MOST_KEPT", 2)
+    sde, x0 = Langevin(mixture()), start(SIDE_BY_SIDE, mixture().dim)
+    for step_size in (0.01, 0.02, 0.03, 0.01):
+        assert_same(*both(sde, x0, "em", step_size=step_size))
+        assert len(steps._COMPILED[sde]) <= 2

@@ -96,34 +96,3 @@ def fill(
         scale,
         threads,
     )
-
-
-def fill_tile(
-    kernel: ctypes.CDLL,
-    out: Tensor,
-    *,
-    seed: int,
-    first_particle: int,
-    first_step: int,
-    stream: int,
-    particles: int,
-    scale: float,
-) -> None:
-    """Fill the first ``particles`` columns of a contiguous CPU tensor (steps, components, row) with the same normals.
-
-    Compiled steps call the kernel for this themselves; here it can be looked at.
-    """
-    steps, components, row = out.shape
-    kernel.torchsrk_fill_tile(
-        out.data_ptr(),
-        KINDS[out.dtype],
-        seed,
-        first_particle,
-        first_step,
-        stream,
-        steps,
-        particles,
-        components,
-        row,
-        scale,
-    )

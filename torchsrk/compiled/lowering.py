@@ -53,7 +53,7 @@ def lower(traced: TracedStep, accumulators: int) -> StepCode:
         CannotCompile: an operation has no C form, or the step mixes particles.
     """
     writer = Writer(traced, accumulators)
-    graph = traced.graph
+    graph = traced.module.graph
     _cut_shapes(graph)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     noise = [f"n{k}" for k in range(len(placeholders) - 2)]

@@ -116,6 +116,8 @@ class BoundSteps:
             raise MemoryError("no memory for the workspace of a compiled step")
 
 
+# Steps kept for an SDE. More are seldom asked for in turns, unless the SDE changes with every call.
+_MOST_KEPT = 16
 _COMPILED: WeakKeyDictionary[BaseSDE, dict[Hashable, CompiledSteps]] = WeakKeyDictionary()
 
 
@@ -143,6 +145,8 @@ def compiled_steps(
     if key not in kept:
         kept[key] = _compile(sde, scheme, step_size, levy_area, *form)
         kept[key].seconds = time.perf_counter() - start
+        while len(kept) > _MOST_KEPT:
+            del kept[next(iter(kept))]  # the oldest
     return kept[key]
 
 

@@ -43,7 +43,6 @@ class NoiseInput:
 class TracedStep:
     """A step over ``particles`` particles, gradients taken: from state, noise inputs and time to the new state."""
 
-    graph: fx.Graph
     module: fx.GraphModule
     particles: int
 
@@ -124,7 +123,7 @@ def trace_step(
     except Exception as error:  # the user's function meets tensors without data: anything can come out of it
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise CannotCompile(f"tracing a step failed: {reason}") from error
-    return TracedStep(module.graph, module, particles)
+    return TracedStep(module, particles)
 
 
 @cache

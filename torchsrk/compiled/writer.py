@@ -58,7 +58,7 @@ class Writer:
 
     def __init__(self, traced: TracedStep, accumulators: int) -> None:
         self.traced, self.accumulators = traced, accumulators
-        self.dtype: torch.dtype = next(iter(traced.graph.nodes)).meta["val"].dtype
+        self.dtype: torch.dtype = next(iter(traced.module.graph.nodes)).meta["val"].dtype
         self.literals: list[float] = []
         self.uniforms: list[fx.Node] = []
         self.values: dict[fx.Node, Value | list[Value]] = {}

@@ -7,8 +7,9 @@ from typing import Any
 
 import blackjax
 import jax
-from cases import EM, Case, Run
 from jax import Array
+
+from cases import EM, Case, Run
 from jax_targets import gradient, start_of
 
 

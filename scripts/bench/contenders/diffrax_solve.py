@@ -10,8 +10,9 @@ import diffrax
 import jax
 import jax.numpy as jnp
 import lineax
-from cases import EM, Case, Run
 from jax import Array
+
+from cases import EM, Case, Run
 from jax_targets import gradient, start_of
 
 

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 import jax
-from cases import EM, Case, Run
 from jax import Array
+
+from cases import EM, Case, Run
 from jax_targets import gradient, start_of
 
 # Drawing the noise of several steps at once made runs of few particles two to four times faster, and slower for many,

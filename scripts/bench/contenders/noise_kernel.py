@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import torch
-from cases import EM, Case, Run
 from torch import Tensor
 
+from cases import EM, Case, Run
 from torchsrk.brownian import Stream, fill_normal
 
 # Several steps in one call, while they fit the cache: waking threads is then no part of the cost.

@@ -6,8 +6,9 @@ from typing import Any
 
 import posteriors
 import torch
-from cases import AUTOGRAD, EM, Case, Run
 from torch import Tensor
+
+from cases import AUTOGRAD, EM, Case, Run
 from torch_targets import potential, start_of
 
 

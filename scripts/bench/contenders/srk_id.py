@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 import torch
-from cases import Case, Run
 from torch import Tensor
-from torch_targets import refuse_eager_fallback, start_of
 
+from cases import Case, Run
+from torch_targets import refuse_eager_fallback, start_of
 from torchsrk import SDE, sample
 from torchsrk.brownian import FourierLevyArea, LevyArea, MrongowiusRoesslerLevyArea
 

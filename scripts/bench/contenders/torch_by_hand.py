@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 import torch
-from cases import EM, Case, Run
 from torch import Tensor
+
+from cases import EM, Case, Run
 from torch_targets import potential, start_of
 
 

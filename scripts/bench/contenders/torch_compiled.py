@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 import torch
-from cases import EM, HAND, Case, Run
 from torch import Tensor
-from torch_targets import potential, start_of
 
+from cases import EM, HAND, Case, Run
+from torch_targets import potential, start_of
 from torchsrk.brownian import Stream, fill_normal
 
 _STEPS = 4  # more take longer to compile, and gain nothing at thousands of particles

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from cases import EM, HAND, Case, Run
 from torch import Tensor
-from torch_targets import potential, start_of
 from torchebm.core import BaseModel
 from torchebm.samplers import LangevinDynamics
 
+from cases import EM, HAND, Case, Run
+from torch_targets import potential, start_of
 from torchsrk.potentials import Potential
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 import torchsde
-from cases import EM, Case, Run
 from torch import Tensor, nn
-from torch_targets import potential, start_of
 
+from cases import EM, Case, Run
+from torch_targets import potential, start_of
 from torchsrk import Langevin
 from torchsrk.potentials import Potential
 

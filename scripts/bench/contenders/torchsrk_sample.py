@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cases import Case, Run
 from torch import Tensor
-from torch_targets import potential, refuse_eager_fallback, start_of
 
+from cases import Case, Run
+from torch_targets import potential, refuse_eager_fallback, start_of
 from torchsrk import Langevin, sample
 
 

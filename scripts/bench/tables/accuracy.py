@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 import numpy as np
+from scipy.special import ndtr
+
 import problems
 from cases import EM, SRK, Case, Entry
 from contenders import DIFFRAX, TORCHSRK, TORCHSRK_EAGER
 from crew import ContenderError, Crew
-from scipy.special import ndtr
-from text import digits, failure, quartiles, table
-
 from tables import peers
+from text import digits, failure, quartiles, table
 
 TITLE = "Time to a given error"
 TARGETS = (0.1, 0.01)  # of W₂²

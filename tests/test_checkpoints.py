@@ -1,0 +1,159 @@
+"""State dicts come back as they were, and nothing but a whole checkpoint is read as one."""
+
+import math
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections import OrderedDict
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from torchsrk.checkpoints import CheckpointError, load_checkpoint, save_checkpoint
+
+
+def trained():
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    model(torch.ones(3)).sum().backward()
+    optimizer.step()
+    return model, optimizer
+
+
+def test_module_and_optimiser(tmp_path):
+    model, optimizer = trained()
+    save_checkpoint(tmp_path / "a", {"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+    other, other_optimizer = trained()
+    saved = load_checkpoint(tmp_path / "a")
+    other.load_state_dict(saved["model"])
+    other_optimizer.load_state_dict(saved["optimizer"])
+    for owner, its_optimizer in ((model, optimizer), (other, other_optimizer)):
+        owner(torch.arange(3.0)).square().sum().backward()
+        its_optimizer.step()
+    assert torch.equal(model.weight, other.weight)
+    assert other_optimizer.state_dict()["param_groups"] == optimizer.state_dict()["param_groups"]
+
+
+def test_everything_comes_back_as_it_was(tmp_path):
+    tied = torch.arange(4.0)
+    state = {
+        "tensors": [
+            tied,
+            tied,
+            tied[::2],
+            torch.tensor(3),
+            torch.empty(0, 2),
+            torch.tensor([True]),
+            torch.ones(2).bfloat16(),
+        ],
+        "numbers": (1, 2**64 - 1, 0.1, -math.inf, 1e-320, True, None, "é\n"),
+        3: {"nested": OrderedDict(a=())},
+        "empty": {},
+    }
+    save_checkpoint(tmp_path / "a", state)
+    loaded = load_checkpoint(tmp_path / "a")
+    assert list(loaded) == list(state)
+    assert loaded["numbers"] == state["numbers"]
+    assert [type(number) for number in loaded["numbers"]] == [type(number) for number in state["numbers"]]
+    assert loaded[3] == state[3]
+    for ours, theirs in zip(loaded["tensors"], state["tensors"], strict=True):
+        assert ours.dtype == theirs.dtype
+        assert torch.equal(ours, theirs)
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_same_state_same_bytes(tmp_path):
+    for name in "ab":
+        save_checkpoint(tmp_path / name, {"x": torch.arange(3.0), "more": [torch.ones(2, 2), 0.5]})
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"a": {"b": [object()]}}, r"state\['a'\]\['b'\]\[0\] is a object"),
+        ({"a": {0.5: 1}}, "neither strings nor integers"),
+        ({"f": print}, "builtin_function"),
+    ],
+)
+def test_what_a_checkpoint_does_not_hold(tmp_path, state, message):
+    save_checkpoint(tmp_path / "a", {"x": 1})
+    with pytest.raises(TypeError, match=message):
+        save_checkpoint(tmp_path / "a", state)
+    assert load_checkpoint(tmp_path / "a") == {"x": 1}
+    assert os.listdir(tmp_path) == ["a"]
+
+
+class Danger:
+    def __reduce__(self):
+        return (os.mkdir, ("ran",))
+
+
+@pytest.mark.parametrize("kept", [0, 1, 7, 8, 100, -1])
+def test_a_file_cut_short_is_refused(tmp_path, kept):
+    save_checkpoint(tmp_path / "a", {"x": torch.ones(100)})
+    whole = (tmp_path / "a").read_bytes()
+    (tmp_path / "a").write_bytes(whole[:kept])
+    with pytest.raises(CheckpointError, match="not a whole checkpoint"):
+        load_checkpoint(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        "{}",
+        "{",
+        '{"tensor": "no such"}',
+        '{"dict": 3}',
+        '{"dict": [[1]]}',
+        '{"code": "x"}',
+        '{"a": 1, "b": 2}',
+        "[" * 10**5,
+    ],
+)
+def test_a_damaged_tree_is_refused(tmp_path, tree):
+    save_file({"0": torch.ones(1)}, tmp_path / "a", metadata={"torchsrk.checkpoint": tree})
+    with pytest.raises(CheckpointError, match="not a whole checkpoint"):
+        load_checkpoint(tmp_path / "a")
+
+
+def test_others_files_are_refused_and_run_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_file({"x": torch.ones(1)}, "foreign")
+    with pytest.raises(CheckpointError, match="no checkpoint of torchsrk"):
+        load_checkpoint("foreign")
+    (tmp_path / "pickle").write_bytes(pickle.dumps(Danger()))
+    torch.save({"x": Danger()}, "torch")
+    for name in ("pickle", "torch"):
+        with pytest.raises(CheckpointError, match="not a whole checkpoint"):
+            load_checkpoint(name)
+    assert not (tmp_path / "ran").exists()
+    with pytest.raises(FileNotFoundError, match="there is no checkpoint"):
+        load_checkpoint("missing")
+
+
+def test_killed_while_writing(tmp_path):
+    """Whenever the writer is killed, the file is one of the states it wrote."""
+    code = """
+import sys, torch
+from torchsrk.checkpoints import save_checkpoint
+k = 0
+while True:
+    save_checkpoint(sys.argv[1], {"k": k, "x": torch.full((200_000,), float(k))})
+    k += 1
+"""
+    file = tmp_path / "a"
+    writer = subprocess.Popen([sys.executable, "-c", code, str(file)])
+    while not file.exists():
+        time.sleep(0.01)
+    for _ in range(20):
+        saved = load_checkpoint(file)
+        assert (saved["x"] == saved["k"]).all()
+    writer.kill()
+    writer.wait()
+    saved = load_checkpoint(file)
+    assert (saved["x"] == saved["k"]).all()
