@@ -14,6 +14,7 @@ from torchsrk.potentials import (
     MinibatchPotential,
     NonConvex,
     Potential,
+    UnconstrainedPotential,
 )
 
 
@@ -24,6 +25,7 @@ def mixture(dim: int = 20, dtype: torch.dtype = torch.float64) -> GaussianMixtur
 
 def potentials(dtype: torch.dtype = torch.float64) -> dict[str, tuple[Potential, int]]:
     """Every exported potential but the stochastic one, with its dimension."""
+    positive = torch.distributions.constraints.independent(torch.distributions.constraints.positive, 1)
     normal = torch.distributions.MultivariateNormal(torch.ones(3, dtype=dtype), torch.eye(3, dtype=dtype) * 2.0)
     return {
         "mixture": (mixture(5, dtype), 5),
@@ -31,6 +33,7 @@ def potentials(dtype: torch.dtype = torch.float64) -> dict[str, tuple[Potential,
         "non-convex": (NonConvex(beta=2.0, gamma=0.7, dim=3), 3),
         "function": (FunctionPotential(lambda x: x.pow(4).sum(-1) + x[..., 0]), 2),
         "distribution": (DistributionPotential(normal), 3),
+        "unconstrained": (UnconstrainedPotential(lambda x: (2 * x.log() - x).sum(-1), (2,), positive), 2),
     }
 
 

@@ -14,8 +14,7 @@ from torch.distributions import Distribution, constraints
 from .brownian import Stream, fill_normal
 from .brownian.noise import check_seed, derive_seed
 from .integrators import Integrator
-from .potentials import Potential
-from .potentials.unconstrained import UnconstrainedPotential
+from .potentials import Potential, UnconstrainedPotential
 from .sampling import integrate, sample
 from .sde import Langevin
 

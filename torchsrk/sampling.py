@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from heapq import merge
@@ -25,7 +25,7 @@ from .potentials.base import is_stateful
 from .sde import BaseSDE
 
 Callback = Callable[[int, Tensor], None]
-Advance = Callable[[Tensor, Tensor, int, int], None]  # from states, into states, from step, to step
+Advance = Callable[[Tensor, Tensor, int, int], object]  # from states, into states, from step, to step
 
 # Steps between checks. A compiled run of few particles is so fast that checking would take most of its time: it may
 # make more, up to so many numbers.
@@ -98,7 +98,8 @@ def sample(
 
     The noise of a particle at a step depends on (seed, particle, step) alone: not on the batch, on threads, on thinning
     or on where a run was cut. On the CPU particles run in blocks, one thread each, so that the states too are the same
-    bits for any number of threads: drift and diffusion must treat every particle on its own.
+    bits for any number of threads: drift and diffusion must treat every particle on its own. Everything runs in x0's
+    precision, with autocast off.
 
     Args:
         x0: the initial states, (..., dim); the leading dimensions are particles, numbered in row-major order.
@@ -139,14 +140,16 @@ def sample(
     chain = _Chain(sde, scheme, float(step_size), seed, first_particle, levy_area, sde.brownian_dim(x0))
     callbacks = tuple(callbacks)
 
-    state = x0.detach().clone(memory_format=torch.contiguous_format)
-    previous = torch.empty_like(state)
-    trajectory = None if thin is None else state.new_empty(num_steps // thin, *state.shape)
+    with torch.inference_mode(False):  # its tensors can't be written to by other threads
+        state = x0.detach().clone(memory_format=torch.contiguous_format)
+        previous = torch.empty_like(state)
+        trajectory = None if thin is None else state.new_empty(num_steps // thin, *state.shape)
     blocks = Blocks(state, block_size, divisible=not is_stateful(sde))
     kept_from, end = first_step + burn_in, first_step + burn_in + num_steps
     keep_at = range(0) if thin is None else range(kept_from + thin, end + 1, thin)
     threads = torch.get_num_threads()
-    with torch.no_grad(), blocks.threads(), _progress_bar(burn_in + num_steps, progress, scheme, step_size) as bar:
+    bar_of_steps = _progress_bar(burn_in + num_steps, progress, scheme, step_size)
+    with _full_precision(x0), torch.no_grad(), blocks.threads(), bar_of_steps as bar:
         advance: Advance = partial(chain.advance_blocks, blocks)
         if compile is True or (compile == "auto" and compiling_pays(scheme, state, burn_in + num_steps)):
             compiled = chain.compiled(state, threads, bar)
@@ -244,20 +247,25 @@ def integrate(
     levy_area: LevyArea | None = None,
     partial_step: bool = False,
     recompute: bool = False,
+    check_every: int = _CHECK_EVERY,
     progress: bool = False,
 ) -> Tensor:
     """Solve the SDE from x0 at ts[0] and return its states at ts, (times, ..., dim); differentiable.
 
     Gradients reach x0 and the SDE's parameters. Between two times of ts the steps all have length ``step_size``, and
-    there is a whole number of them; with ``partial_step=True`` the last one may be shorter.
+    there is a whole number of them; with ``partial_step=True`` the last one may be shorter. Everything runs in x0's
+    precision, with autocast off: a network that is to run in a lower one opens an autocast region of its own, and
+    returns x's dtype.
 
     Args:
         seed: of fresh noise; or
         path: a BrownianPath, to couple solutions with one another. Give exactly one of the two.
         recompute: keep about √steps states for the backward pass and recompute the others (the noise is drawn again,
             not stored): memory grows like the square root of the steps, for one more forward pass.
+        check_every: steps between checks that the state is finite; with ``recompute`` about √steps.
         levy_area, progress: as for ``sample``.
     """
+    _check_integer("check_every", check_every, 1)
     scheme = _check_problem(sde, x0, integrator, step_size)
     if (seed is None) == (path is None):
         raise ValueError("give exactly one of seed= (fresh noise) and path= (a BrownianPath)")
@@ -285,9 +293,13 @@ def integrate(
                 kept.append(x)
         return (*kept, x)
 
+    def locate(x: Tensor, failed: Tensor, first: int, last: int) -> NonFiniteStateError:
+        with torch.no_grad():
+            return _locate_failure(lambda a, b, i, k: b.copy_(advance(a, i, k)[-1]), x, failed.detach(), first, last)
+
     states, x = [x0], x0
-    segment = math.ceil(math.sqrt(len(plan))) if recompute else 1
-    with _progress_bar(len(plan), progress, scheme, step_size) as bar:
+    segment = math.ceil(math.sqrt(len(plan))) if recompute else check_every
+    with _full_precision(x0), _progress_bar(len(plan), progress, scheme, step_size) as bar:
         for start in range(0, len(plan), segment):
             end = min(start + segment, len(plan))
             if recompute:
@@ -295,7 +307,7 @@ def integrate(
             else:
                 kept = advance(x, start, end)
             if not _is_finite(kept[-1]):
-                raise NonFiniteStateError(end, kept[-1].detach(), x.detach(), start)
+                raise locate(x.detach(), kept[-1], start, end)
             states.extend(kept[:-1])
             x = kept[-1]
             bar.update(end - start)
@@ -329,6 +341,18 @@ def _plan(ts: Tensor | Sequence[float], step_size: float, partial_step: bool) ->
 def _is_finite(x: Tensor) -> bool:
     # One pass settles the usual case: a sum is finite only if every term is. A finite state may overflow its sum.
     return bool(x.sum().isfinite()) or bool(x.isfinite().all())
+
+
+@contextmanager
+def _full_precision(x: Tensor) -> Iterator[None]:
+    """Within: no autocast and no inference mode. Neither reaches the threads that blocks run on, and noise rounded to
+    sixteen bits has another law. A network may open an autocast region of its own."""
+    with torch.autocast(x.device.type, enabled=False):
+        if not torch.is_inference_mode_enabled():
+            yield
+            return
+        with torch.inference_mode(False), torch.no_grad():
+            yield
 
 
 def _progress_bar(total: int, show: bool, scheme: Integrator, step_size: float) -> AbstractContextManager[Any]:

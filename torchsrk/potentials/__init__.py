@@ -7,6 +7,7 @@ from .gaussian_mixture import GaussianMixture
 from .logistic_regression import LogisticRegression
 from .minibatch import MinibatchPotential
 from .non_convex import NonConvex
+from .unconstrained import UnconstrainedPotential
 
 __all__ = [
     "DistributionPotential",
@@ -16,4 +17,5 @@ __all__ = [
     "MinibatchPotential",
     "NonConvex",
     "Potential",
+    "UnconstrainedPotential",
 ]

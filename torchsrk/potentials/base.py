@@ -42,6 +42,11 @@ def is_stateful(module: nn.Module) -> bool:
 
 def gradient_of_sum(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """The gradient of Σ function(x), each point on its own; it carries a graph when the caller's grad mode is on."""
+    if torch.compiler.is_compiling():  # torch.compile has no autograd.grad, and this one would break its graph
+        return torch.func.grad(lambda y: function(y).sum())(x)
+    if torch.is_inference_mode_enabled() or x.is_inference():  # nothing is differentiable: gradients would be 0
+        with torch.inference_mode(False), torch.no_grad():
+            return gradient_of_sum(function, x.clone())
     keep_graph = torch.is_grad_enabled()
     with torch.enable_grad():
         point = x if x.requires_grad else x.detach().requires_grad_()

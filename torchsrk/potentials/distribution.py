@@ -6,6 +6,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from .base import Potential, check_dim
+from .unconstrained import without_mixture
 
 
 class DistributionPotential(Potential):
@@ -32,7 +33,8 @@ class DistributionPotential(Potential):
         if not _is_whole_space(distribution.support):
             raise ValueError(
                 f"the support of {type(distribution).__name__} is {distribution.support}, not all of ℝⁿ: a diffusion "
-                "would leave it. Sample in unconstrained space: push the density through torch.distributions.biject_to."
+                "would leave it. UnconstrainedPotential takes it to an unconstrained space, and DiffusionDistribution "
+                "back again."
             )
         self.distribution = distribution
         self._scalar = not distribution.event_shape
@@ -47,6 +49,7 @@ class DistributionPotential(Potential):
 
 
 def _is_whole_space(support: object) -> bool:
+    support = without_mixture(support)
     while isinstance(support, constraints.independent):
         support = support.base_constraint
     return support is constraints.real

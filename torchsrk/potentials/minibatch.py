@@ -62,34 +62,29 @@ class MinibatchPotential(Potential):
         self._names = [f"data_{i}" for i in range(len(tensors))]
         for name, tensor in zip(self._names, tensors, strict=True):
             self.register_buffer(name, tensor.detach().clone())
-        self.draws = 0
+        # On the CPU wherever the module moves, and changed by an operation that torch.compile takes as it is.
+        self._draws = torch.zeros((), dtype=torch.long, device="cpu")
 
     def forward(self, x: Tensor) -> Tensor:
         return self._energy(x, [getattr(self, name) for name in self._names])
 
     def grad(self, x: Tensor) -> Tensor:
         """An unbiased estimate of ∇f; every call draws a new minibatch."""
-        indices = self._next_indices().to(x.device)
+        indices = next_indices(self._draws, _signed(self.seed), self.batch_size, self.observations)
+        indices = indices.to(x.device, non_blocking=True)
         batch = [getattr(self, name)[indices] for name in self._names]
         return gradient_of_sum(lambda y: self._energy(y, batch), x)
 
+    @property
+    def draws(self) -> int:
+        """How many minibatches were drawn so far."""
+        return int(self._draws)
+
     def get_extra_state(self) -> Tensor:
-        # Not a buffer: it addresses random numbers, and reading it must not wait for a GPU.
-        return torch.tensor(self.draws)
+        return self._draws.clone()
 
     def set_extra_state(self, state: Tensor) -> None:
-        self.draws = int(state)
-
-    def _next_indices(self) -> Tensor:
-        uniform = draw_uniform(
-            (1, self.batch_size),
-            seed=self.seed,
-            stream=Stream.MINIBATCH,
-            step=self.draws,
-            device=torch.device("cpu"),
-        )
-        self.draws += 1
-        return (uniform[0] * self.observations).long()
+        self._draws.fill_(int(state))
 
     def _energy(self, x: Tensor, batch: Sequence[Tensor]) -> Tensor:
         losses = self.loss(x, *batch)
@@ -105,3 +100,23 @@ class MinibatchPotential(Potential):
 
     def extra_repr(self) -> str:
         return f"observations={self.observations}, batch_size={self.batch_size}, seed={self.seed}"
+
+
+@torch.library.custom_op("torchsrk::next_indices", mutates_args=("draws",))
+def next_indices(draws: Tensor, seed: int, batch_size: int, observations: int) -> Tensor:
+    """Uniform indices below ``observations`` for minibatch number ``draws``, which is counted up."""
+    step = int(draws)
+    draws += 1
+    shape = (1, batch_size)
+    uniform = draw_uniform(shape, seed=seed % 2**64, stream=Stream.MINIBATCH, step=step, device=draws.device)
+    return (uniform[0] * observations).long()
+
+
+@next_indices.register_fake
+def _(draws: Tensor, seed: int, batch_size: int, observations: int) -> Tensor:
+    return draws.new_empty(batch_size)
+
+
+def _signed(seed: int) -> int:
+    """The same 64 bits as operations of torch take integers."""
+    return seed - 2**64 if seed >= 2**63 else seed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Size, Tensor
@@ -72,8 +73,7 @@ class UnconstrainedPotential(Potential):
 
 def bijection(support: constraints.Constraint) -> Transform:
     """The map from ℝⁿ onto the support."""
-    if isinstance(support, constraints.MixtureSameFamilyConstraint):
-        return bijection(support.base_constraint)
+    support = without_mixture(support)
     if support is constraints.lower_cholesky:
         return TriangleToCholesky()
     if support is constraints.positive_definite:
@@ -85,6 +85,11 @@ def bijection(support: constraints.Constraint) -> Transform:
             f"torch knows no map from all of ℝⁿ onto {support}: a diffusion needs one. Register it with "
             "torch.distributions.biject_to.register, or give the density on an unconstrained space."
         ) from None
+
+
+def without_mixture(support: Any) -> Any:
+    """The components' support, for that of a MixtureSameFamily: newer versions of torch wrap it."""
+    return support.base_constraint if type(support).__name__ == "MixtureSameFamilyConstraint" else support
 
 
 class TriangleToCholesky(Transform):

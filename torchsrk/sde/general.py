@@ -98,4 +98,4 @@ class _Constant(torch.nn.Module):
         if isinstance(self.value, Tensor):
             return self.value
         x = time_and_state[-1]
-        return torch.tensor(self.value, dtype=x.dtype, device=x.device)
+        return x.new_full((), self.value)

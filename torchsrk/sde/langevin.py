@@ -28,7 +28,7 @@ class Langevin(BaseSDE):
         return -self._grad(x)
 
     def sigma(self, t: Time, x: Tensor) -> Tensor:
-        return torch.tensor(_SQRT2, dtype=x.dtype, device=x.device)
+        return x.new_full((), _SQRT2)
 
     # What follows saves passes over memory, for the sign and the factor √2: in a loop of cheap gradients they count.
 
