@@ -16,6 +16,7 @@ from torch import distributions as D
 from torch import nn
 from torch.distributions import constraints
 
+from tests.memory import run_numbers
 from tests.problems import mixture
 from torchsrk.distributions import DiffusionDistribution
 from torchsrk.potentials import FunctionPotential, Potential
@@ -123,6 +124,39 @@ def test_gradients_reach_the_targets_parameters():
     error = gradients.std() / math.sqrt(len(gradients))
     assert abs(gradients.mean() - 2 * 1.3) < 3 * error
     assert error < 0.2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_draws_and_graphs(name):
+    """What PyTorch asks of its own: draws of ``sample`` are detached, those of ``rsample`` need not be."""
+    short = diffusion(name, num_steps=2)
+    assert not short.sample((3,)).requires_grad
+    with torch.no_grad():
+        assert not short.rsample((3,)).requires_grad
+    assert short.has_rsample
+    assert isinstance(short.arg_constraints, dict)
+    assert not short.has_enumerate_support
+    with pytest.raises(NotImplementedError):
+        short.enumerate_support()
+
+
+def test_memory_of_rsample_is_bounded():
+    """400 steps of 20,000 particles: 160 kB a state, and a dozen tensors a step if all were kept."""
+    code = """
+from torch import distributions as D
+from torchsrk.distributions import DiffusionDistribution
+scale = torch.ones((), requires_grad=True)
+def gradient(steps):
+    target = D.Independent(D.Normal(torch.zeros(2), scale.expand(2)), 1)
+    draws = DiffusionDistribution(target, step_size=0.05, num_steps=steps, seed=0).rsample((20_000,))
+    draws.square().mean().backward()
+gradient(2)
+before = peak()
+gradient(400)
+print(peak() - before)
+"""
+    (growth,) = run_numbers(code)
+    assert growth < 400 * 12 * 0.16 / 5
 
 
 def test_rsample_and_sample_are_the_same_draws():
@@ -326,6 +360,16 @@ BAD = {
     "no steps": (lambda: diffusion("gamma", num_steps=0), ValueError, "num_steps is a positive integer"),
     "thin": (lambda: diffusion("gamma", num_steps=3, thin=4), ValueError, "thin is at most"),
     "seed": (lambda: diffusion("gamma", seed=-1), ValueError, "a seed is an integer"),
+    "step size": (lambda: diffusion("gamma", step_size=0.0), ValueError, "step_size is a positive number; got 0.0"),
+    "scheme": (lambda: diffusion("gamma", integrator="heun"), ValueError, "unknown integrator 'heun'"),
+    "initial": (lambda: diffusion("gamma", initial=[1.0, 2.0]), TypeError, "initial is a tensor, a distribution"),
+    "initial outside": (
+        lambda: diffusion("gamma", initial=torch.tensor([1.0, -1.0])).sample(),
+        ValueError,
+        "initial points outside the support",
+    ),
+    "state": (lambda: diffusion("gamma").load_state_dict({"calls": 1}), ValueError, "calls and chains"),
+    "negative shape": (lambda: diffusion("gamma").sample((-1,)), ValueError, "sample_shape"),
     "log density's shape": (
         lambda: DiffusionDistribution(torch.neg, event_shape=(2,), step_size=0.1, num_steps=3).sample((4,)),
         ValueError,

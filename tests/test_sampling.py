@@ -293,10 +293,21 @@ def test_steps_are_counted_in_integers():
     assert potential.gradients == 10
 
 
+@pytest.mark.parametrize(("end", "times", "step_size"), [(4.0, 21, 0.004), (10.0, 51, 0.02), (1000.0, 11, 0.5)])
+def test_times_may_be_single_precision(end, times, step_size):
+    sde, _ = sdes()["diagonal"]
+    ts = torch.linspace(0.0, end, times, dtype=torch.float32)
+    states = integrate(sde, torch.ones(1, 3), ts, integrator="em", step_size=step_size, seed=0)
+    exact = [end * k / (times - 1) for k in range(times)]
+    torch.testing.assert_close(
+        states, integrate(sde, torch.ones(1, 3), exact, integrator="em", step_size=step_size, seed=0)
+    )
+
+
 def test_a_partial_step_is_explicit():
     sde, x0 = SDE(torch.neg, 1e-12, "additive"), torch.ones(1, 1)
     options = {"integrator": "em", "step_size": 0.3, "seed": 0}
-    with pytest.raises(ValueError, match=r"3\.33333 steps of 0\.3.*step_size=0\.25, or partial_step=True"):
+    with pytest.raises(ValueError, match=r"3\.33333333 steps of 0\.3.*step_size=0\.25, or partial_step=True"):
         integrate(sde, x0, (0.0, 1.0), **options)
     final = integrate(sde, x0, (0.0, 1.0), partial_step=True, **options)[-1]
     torch.testing.assert_close(final, torch.full((1, 1), 0.7**3 * 0.9))

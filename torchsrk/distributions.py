@@ -13,9 +13,9 @@ from torch.distributions import Distribution, constraints
 
 from .brownian import Stream, fill_normal
 from .brownian.noise import check_seed, derive_seed
-from .integrators import Integrator
+from .integrators import Integrator, integrator_named
 from .potentials import Potential, UnconstrainedPotential
-from .sampling import integrate, sample
+from .sampling import check_step_size, integrate, sample
 from .sde import Langevin
 
 Target = Potential | Distribution | Callable[[Tensor], Tensor]
@@ -75,12 +75,16 @@ class DiffusionDistribution(Distribution):
                 raise ValueError(f"{name} is a positive integer; got {value!r}")
         if thin > num_steps:
             raise ValueError(f"thin is at most num_steps, {num_steps}; got {thin}")
+        if initial is not None and not isinstance(initial, (Tensor, Distribution)):
+            raise TypeError(f"initial is a tensor, a distribution or None; got {type(initial).__name__}")
+        check_step_size(step_size)
         self.target = target
         self.step_size, self.num_steps, self.integrator = step_size, num_steps, integrator
         self.initial, self.chain_length, self.thin = initial, chain_length, thin
         self.warm_start, self.seed, self.compile, self.progress = warm_start, seed, compile, progress
         log_density, batch, event, self._support = _described(target, event_shape, batch_shape, support)
         self._sde = Langevin(_potential(target, log_density, batch, event, self._support))
+        integrator_named(integrator).check(self._sde)
         self._calls = 0
         self._chains: Tensor | None = None  # (chains, *batch_shape, dim), where the last call left them
         super().__init__(batch, event, validate_args=validate_args)
@@ -168,6 +172,8 @@ class DiffusionDistribution(Distribution):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on as the distribution would have whose state this is."""
+        if set(state) != {"calls", "chains"}:
+            raise ValueError(f"expected the calls and chains that state_dict gives; got {sorted(map(str, state))}")
         calls, chains = state["calls"], state["chains"]
         if isinstance(calls, bool) or not isinstance(calls, int) or calls < 0:
             raise ValueError(f"calls is a number of calls; got {calls!r}")
@@ -186,6 +192,8 @@ class DiffusionDistribution(Distribution):
         return self._sde.potential
 
     def _draw(self, sample_shape: Size, differentiable: bool) -> Tensor:
+        if any(size < 0 for size in sample_shape):
+            raise ValueError(f"sample_shape holds sizes of 0 or more; got {tuple(sample_shape)}")
         seed = self._next_seed()
         draws = math.prod(sample_shape)
         chains = -(-draws // self.chain_length)
@@ -234,11 +242,13 @@ class DiffusionDistribution(Distribution):
     def _initial_points(self, chains: int, seed: int) -> Tensor:
         if isinstance(self.initial, Distribution):
             with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed >> 1)
+                torch.manual_seed(seed)
                 points = self.initial.sample((chains,))
         else:
             assert self.initial is not None
             points = self.initial.detach()
+        if self._validate_args and not bool(self._support.check(points).all()):
+            raise ValueError(f"there are initial points outside the support, {self._support}")
         try:
             return points.expand(chains, *self.batch_shape, *self.event_shape)
         except RuntimeError:

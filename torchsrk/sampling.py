@@ -14,7 +14,6 @@ from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from .blocks import Blocks
 from .brownian import BrownianPath, FreshNoise, Increment, LevyArea, Needs
@@ -22,6 +21,7 @@ from .brownian.noise import check_range
 from .compiled import BoundSteps, CannotCompile, compiled_steps, compiling_pays
 from .integrators import Integrator, integrator_named
 from .potentials.base import is_stateful
+from .recompute import recomputed
 from .sde import BaseSDE
 
 Callback = Callable[[int, Tensor], None]
@@ -261,7 +261,8 @@ def integrate(
         seed: of fresh noise; or
         path: a BrownianPath, to couple solutions with one another. Give exactly one of the two.
         recompute: keep about √steps states for the backward pass and recompute the others (the noise is drawn again,
-            not stored): memory grows like the square root of the steps, for one more forward pass.
+            not stored): memory grows like the square root of the steps, for one more forward pass. The result can be
+            differentiated once.
         check_every: steps between checks that the state is finite; with ``recompute`` about √steps.
         levy_area, progress: as for ``sample``.
     """
@@ -280,17 +281,23 @@ def integrate(
             raise ValueError(
                 f"the path has shape {path.shape} in {path.dtype}; this SDE from this x0 needs {shape} in {x0.dtype}"
             )
+    if recompute and is_stateful(sde):
+        raise ValueError(
+            "recompute=True makes every step twice, and this SDE's potential would draw other minibatches the second "
+            "time: use recompute=False"
+        )
     plan = _plan(ts, step_size, partial_step)
     needs = scheme.required(sde)
 
     def advance(x: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         """The states after the steps of plan[first:last] that end at a time of ts, then the last state."""
         kept = []
-        for number in range(first, last):
-            t, dt, is_output = plan[number]
-            x = scheme.step(sde, t, x, noise.increment(number, t, dt, needs))
-            if is_output:
-                kept.append(x)
+        with _full_precision(x):  # here, as a backward pass may call it from elsewhere
+            for number in range(first, last):
+                t, dt, is_output = plan[number]
+                x = scheme.step(sde, t, x, noise.increment(number, t, dt, needs))
+                if is_output:
+                    kept.append(x)
         return (*kept, x)
 
     def locate(x: Tensor, failed: Tensor, first: int, last: int) -> NonFiniteStateError:
@@ -299,13 +306,11 @@ def integrate(
 
     states, x = [x0], x0
     segment = math.ceil(math.sqrt(len(plan))) if recompute else check_every
-    with _full_precision(x0), _progress_bar(len(plan), progress, scheme, step_size) as bar:
+    with _progress_bar(len(plan), progress, scheme, step_size) as bar:
         for start in range(0, len(plan), segment):
             end = min(start + segment, len(plan))
-            if recompute:
-                kept = checkpoint(advance, x, start, end, use_reentrant=False, preserve_rng_state=False)
-            else:
-                kept = advance(x, start, end)
+            piece = partial(advance, first=start, last=end)
+            kept = recomputed(piece, x) if recompute else piece(x)
             if not _is_finite(kept[-1]):
                 raise locate(x.detach(), kept[-1], start, end)
             states.extend(kept[:-1])
@@ -319,17 +324,19 @@ def _plan(ts: Tensor | Sequence[float], step_size: float, partial_step: bool) ->
     times = [float(t) for t in ts]
     if len(times) < 2 or any(not a < b for a, b in pairwise(times)):
         raise ValueError(f"ts holds two or more increasing times, the first that of x0; got {times}")
+    precision = torch.finfo(ts.dtype if isinstance(ts, Tensor) and ts.is_floating_point() else torch.float64).eps
     plan = []
     for start, end in pairwise(times):
         count = (end - start) / step_size
-        # ts may be float32: a hundred-thousandth of a step off is rounding, not a wish for a sliver of a step.
-        is_whole = round(count) >= 1 and abs(count - round(count)) < 1e-5
+        # ts may be float32: a step count off by its rounding is not a wish for a sliver of a step.
+        slack = min(1e-2, 1e-5 + 4.0 * precision * max(abs(start), abs(end)) / step_size)
+        is_whole = round(count) >= 1 and abs(count - round(count)) < slack
         whole = round(count) if is_whole else math.floor(count)
         rest = 0.0 if is_whole else end - start - whole * step_size
         if rest > 0.0 and not partial_step:
             raise ValueError(
-                f"[{start}, {end}] is {count:.6g} steps of {step_size}, not a whole number: take step_size="
-                f"{(end - start) / math.ceil(count):.6g}, or partial_step=True for a shorter last step"
+                f"[{start}, {end}] is {count:.9g} steps of {step_size}, not a whole number: take step_size="
+                f"{(end - start) / math.ceil(count):.9g}, or partial_step=True for a shorter last step"
             )
         plan += [(start + k * step_size, step_size, False) for k in range(whole)]
         if rest > 0.0:
@@ -361,6 +368,12 @@ def _progress_bar(total: int, show: bool, scheme: Integrator, step_size: float) 
     return tqdm(total=total, desc=f"{scheme.name}, h = {step_size:g}", unit="step", disable=not show)
 
 
+def check_step_size(step_size: float) -> None:
+    """One clear error for what can't be a step size."""
+    if isinstance(step_size, bool) or not isinstance(step_size, (int, float)) or not 0.0 < step_size < math.inf:
+        raise ValueError(f"step_size is a positive number; got {step_size!r}")
+
+
 def _check_integer(name: str, value: int, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{name} is an integer, at least {least}; got {value!r}")
@@ -384,8 +397,7 @@ def _check_problem(sde: BaseSDE, x0: Tensor, integrator: Integrator | str, step_
         raise ValueError(f"the SDE has dimension {sde.dim}; x0 has shape {tuple(x0.shape)}: expected (..., {sde.dim})")
     if not bool(x0.isfinite().all()):
         raise ValueError(f"x0 has {int((~x0.isfinite()).sum())} entries that are infinite or NaN")
-    if isinstance(step_size, bool) or not isinstance(step_size, (int, float)) or not 0.0 < step_size < math.inf:
-        raise ValueError(f"step_size is a positive number; got {step_size!r}")
+    check_step_size(step_size)
     for name, tensor in (*sde.named_parameters(), *sde.named_buffers()):
         if tensor.is_floating_point() and (tensor.dtype != x0.dtype or tensor.device != x0.device):
             raise TypeError(

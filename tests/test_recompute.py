@@ -1,0 +1,175 @@
+"""Recomputed pieces have the gradients of plain ones, wherever a tensor comes from, and make every step twice."""
+
+import pytest
+import torch
+from torch import nn
+
+from tests.problems import minibatch, networks
+from torchsrk import SDE, ItoDiffusion, Langevin, integrate
+from torchsrk.potentials import FunctionPotential, NonConvex
+from torchsrk.recompute import recomputed
+
+OPTIONS = {"step_size": 0.05, "seed": 0}
+TIMES = (0.0, 0.2, 0.5)  # ten steps, in pieces of four
+
+
+class Scaled(torch.autograd.Function):
+    """x·w, by hand."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x * w
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, w = ctx.saved_tensors
+        return gradient * w, (gradient * x).sum(tuple(range(x.ndim - 1)))
+
+
+def parameter_in_a_closure(w):
+    return Langevin(FunctionPotential(lambda x: (w * x.square() + (x * w).sin()).sum(-1)))
+
+
+def made_from_a_parameter(w):
+    made = w.exp()
+    return Langevin(FunctionPotential(lambda x: (made * x.square()).sum(-1)))
+
+
+def a_network(w):
+    network = nn.Sequential(nn.Linear(2, 6), nn.Tanh(), nn.Linear(6, 1))
+    with torch.no_grad():
+        network[2].weight.mul_(float(w[0]))
+    sde = Langevin(FunctionPotential(lambda x: network(x).squeeze(-1) + x.square().sum(-1)))
+    sde.extra = list(network.parameters())
+    return sde
+
+
+def read_late(w):
+    """Only after the first piece."""
+    return SDE(lambda t, x: -x if t < 0.3 else -w * x, lambda t, x: 0.1 + 0.0 * x, "diagonal", time_dependent=True)
+
+
+def by_transforms(w):
+    gradient = torch.func.vmap(torch.func.grad(lambda x: (w * x.square()).sum()))
+    return SDE(lambda x: -gradient(x), lambda x: 0.5 + 0.1 * w * x.sin(), "diagonal")
+
+
+def by_a_function(w):
+    return SDE(lambda x: -Scaled.apply(x, w), 0.3, "additive")
+
+
+def by_a_divergence(w):
+    target = NonConvex(beta=2.0, gamma=0.5, dim=2)
+    matrix = torch.tensor([[0.0, 1.0], [-1.0, 0.0]])
+    return ItoDiffusion(target, target.scale, lambda x: w[0] * x[..., :1, None].cos() * matrix, noise_type="isotropic")
+
+
+CASES = {
+    case.__name__: case
+    for case in (
+        parameter_in_a_closure,
+        made_from_a_parameter,
+        a_network,
+        read_late,
+        by_transforms,
+        by_a_function,
+        by_a_divergence,
+    )
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_are_those_of_plain_backpropagation(name):
+    found = []
+    for recompute in (False, True):
+        torch.manual_seed(0)
+        w = torch.tensor([0.7, 1.2], requires_grad=True)
+        x0 = torch.linspace(-1.0, 1.0, 8).view(4, 2).requires_grad_()
+        sde = CASES[name](w)
+        scheme = "srk-ld" if name in ("parameter_in_a_closure", "a_network") else "em"
+        xs = integrate(sde, x0, TIMES, integrator=scheme, recompute=recompute, **OPTIONS)
+        loss = xs[1:].pow(3).sum() + w.exp().sum()  # w by a way of its own, too
+        inputs = (x0, w, *getattr(sde, "extra", ()))
+        found.append((loss.detach(), *torch.autograd.grad(loss, inputs, allow_unused=True)))
+    for plain, again in zip(*found, strict=True):
+        if plain is None:  # a bias that moves an energy as a whole
+            assert again is None or not again.any()
+        else:
+            torch.testing.assert_close(again, plain)
+
+
+def test_what_was_made_from_a_parameter_may_be_used_elsewhere():
+    w = torch.tensor([0.7, 1.2], requires_grad=True)
+    made = w.exp().square()
+    sde = Langevin(FunctionPotential(lambda x: (made * x.square()).sum(-1)))
+    gradients = []
+    for recompute in (False, True):
+        xs = integrate(sde, torch.ones(4, 2), TIMES, integrator="em", recompute=recompute, **OPTIONS)
+        loss = made.log().sum() + xs[-1].square().sum()
+        gradients.append(torch.autograd.grad(loss, w, retain_graph=True)[0])
+    torch.testing.assert_close(*gradients)
+
+
+def test_every_step_is_made_twice_and_no_more():
+    calls = []
+
+    def energy(x):
+        calls.append(len(x))
+        return x.square().sum(-1)
+
+    x0 = torch.ones(4, 2, requires_grad=True)
+    xs = integrate(Langevin(FunctionPotential(energy)), x0, (0.0, 5.0), integrator="srk-ld", recompute=True, **OPTIONS)
+    assert len(calls) == 300
+    xs[-1].sum().backward()
+    assert len(calls) == 600
+
+
+def test_gradients_add_up_in_the_parameters_of_modules():
+    sde = networks(2)
+    x0 = torch.ones(3, 2)
+    gradients = []
+    for recompute in (False, True):
+        sde.zero_grad()
+        integrate(sde, x0, TIMES, integrator="srk-id", recompute=recompute, **OPTIONS)[-1].sum().backward()
+        gradients.append([parameter.grad.clone() for parameter in sde.parameters()])
+    for plain, again in zip(*gradients, strict=True):
+        torch.testing.assert_close(again, plain)
+
+
+def test_a_backward_pass_under_autocast():
+    torch.manual_seed(0)
+    sde = SDE(nn.Linear(2, 2), 0.3, "additive").float()
+    x0 = torch.ones(3, 2, dtype=torch.float32)
+    gradients = []
+    for enabled in (False, True):
+        xs = integrate(sde, x0, TIMES, integrator="em", recompute=True, **OPTIONS)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            gradients.append(torch.autograd.grad(xs[-1].sum(), sde.drift_function.weight)[0])
+    assert torch.equal(*gradients)
+
+
+def test_without_a_graph_nothing_is_kept():
+    sde = networks(2)
+    with torch.no_grad():
+        xs = integrate(sde, torch.ones(3, 2), TIMES, integrator="em", recompute=True, **OPTIONS)
+    assert not xs.requires_grad
+    assert torch.equal(xs, integrate(sde, torch.ones(3, 2), TIMES, integrator="em", **OPTIONS))
+
+
+def test_nothing_to_differentiate():
+    sde = Langevin(FunctionPotential(lambda x: x.square().sum(-1)))
+    xs = integrate(sde, torch.ones(3, 2), TIMES, integrator="em", recompute=True, **OPTIONS)
+    assert not xs.requires_grad
+
+
+def test_minibatches_are_refused():
+    with pytest.raises(ValueError, match="would draw other minibatches the second time"):
+        integrate(Langevin(minibatch()), torch.ones(3, 2), TIMES, integrator="em", recompute=True, **OPTIONS)
+
+
+def test_a_second_derivative_is_refused():
+    x = torch.ones(2, requires_grad=True)
+    (y,) = recomputed(lambda x: (x.pow(3),), x)
+    with pytest.raises(RuntimeError, match="differentiated once: with create_graph=True"):
+        torch.autograd.grad(y.sum(), x, create_graph=True)
