@@ -41,8 +41,8 @@ def parse_options(description: str | None, output: str) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=Path(output), help="folder for figures, tables and checkpoints")
     parser.add_argument("--resume", action="store_true", help="go on with the run in the output folder")
     options = parser.parse_args()
-    if options.seed < 0:
-        parser.error(f"--seed is 0 or more; got {options.seed}")
+    if not 0 <= options.seed < 2**63:
+        parser.error(f"--seed is 0 or more, and below 2**63; got {options.seed}")
     if not options.resume and any(options.output.glob("*.safetensors")):
         parser.error(f"{options.output} holds a run: --resume goes on with it, another --output starts a new one")
     return options
@@ -77,16 +77,35 @@ def train(
     return losses.values
 
 
+def remember(compute: Callable[[], dict[str, Any]], *, file: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What compute() gives, tensors and numbers; kept in a file, so that a resumed run need not do it again."""
+    if file.exists():
+        return _read(file, dict(settings))["result"]
+    result = compute()
+    save_checkpoint(file, {"settings": dict(settings), "result": result})
+    return result
+
+
 def _restore(file: Path, parts: Mapping[str, Stateful], settings: dict[str, Any]) -> int:
     """Load what the file holds into the parts; returns how many updates it had made."""
+    saved = _read(file, settings)
+    for name, part in parts.items():
+        part.load_state_dict(saved["state"][name])
+    return int(saved["updates"])
+
+
+def _read(file: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """A checkpoint, if it is whole and of a run with these settings; else the end, with a word on why."""
     try:
         saved = load_checkpoint(file)
     except CheckpointError as error:
         raise SystemExit(str(error)) from None
-    if saved["settings"] != settings:
-        changed = {key: (saved["settings"].get(key), value) for key, value in settings.items()}
-        differing = ", ".join(f"{key} was {was!r} and is {now!r}" for key, (was, now) in changed.items() if was != now)
+    before = saved.get("settings", {})
+    if before != settings:
+        differing = ", ".join(
+            f"{key} was {before.get(key)!r} and is {settings.get(key)!r}"
+            for key in sorted({*before, *settings})
+            if before.get(key) != settings.get(key)
+        )
         raise SystemExit(f"{file} is of a run with other settings ({differing}): choose another --output")
-    for name, part in parts.items():
-        part.load_state_dict(saved["state"][name])
-    return int(saved["updates"])
+    return saved

@@ -1,0 +1,71 @@
+"""The neural SDE example: what its tables say, and that a killed run ends with the same bytes."""
+
+import csv
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from torchsrk.checkpoints import load_checkpoint
+
+SCRIPT = Path(__file__).parent.parent / "scripts" / "train_neural_sde.py"
+
+
+def command(output: Path, *arguments: str) -> list[str]:
+    return [sys.executable, str(SCRIPT), "--quick", "--output", str(output), *arguments]
+
+
+def table(file: Path) -> list[dict[str, str]]:
+    with file.open(encoding="utf-8") as rows:
+        return list(csv.DictReader(rows))
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An unbroken run."""
+    folder = tmp_path_factory.mktemp("unbroken")
+    done = subprocess.run(command(folder), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"figure: {folder / 'neural_sde.png'}" in done.stdout
+    return folder
+
+
+def test_the_fit_comes_near_the_truth(output):
+    untrained, *_, trained = table(output / "training.csv")
+    for error in ("drift_error", "diffusion_error"):
+        assert float(trained[error]) < 0.4 * float(untrained[error])
+    assert float(trained["loss"]) < float(untrained["loss"])
+    assert (output / "neural_sde.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_gradients_are_torchsdes(output):
+    differences = {}
+    for row in table(output / "gradients.csv"):
+        differences.setdefault(row["torchsde_method"], []).append(float(row["difference"]))
+    assert max(differences["euler"]) < 1e-12
+    for method in ("milstein", "srk"):
+        coarse, _, fine = differences[method]
+        assert fine < coarse / 2  # of an order 1 at a quarter of the step, with room for chance
+    assert max(differences["srk"]) < 0.2
+
+
+def test_recomputation_saves_memory(output):
+    rows = {(row["backward"], row["steps"]): row for row in table(output / "memory.csv")}
+    plain, recomputed = rows["plain", "300"], rows["recomputed", "300"]
+    assert float(recomputed["peak_mb"]) < float(plain["peak_mb"]) / 5
+    assert float(recomputed["gradient_norm"]) == pytest.approx(float(plain["gradient_norm"]), rel=1e-5)
+
+
+def test_a_killed_run_ends_with_the_same_bytes(output, tmp_path):
+    checkpoint = tmp_path / "model.safetensors"
+    with subprocess.Popen(command(tmp_path), stderr=subprocess.DEVNULL) as killed:
+        while not checkpoint.exists() and killed.poll() is None:
+            time.sleep(0.01)
+        killed.kill()
+    assert 0 < load_checkpoint(checkpoint)["updates"] < load_checkpoint(output / checkpoint.name)["updates"]
+    done = subprocess.run(command(tmp_path, "--resume"), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for name in (checkpoint.name, "training.csv", "gradients.csv"):
+        assert (tmp_path / name).read_bytes() == (output / name).read_bytes(), name
