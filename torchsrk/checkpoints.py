@@ -23,7 +23,7 @@ def save_checkpoint(file: Path | str, state: Mapping[str, Any]) -> None:
 
     The file is replaced as a whole: whenever a process is killed, the file holds the old state or the new one.
     """
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     tensors: dict[str, Tensor] = {}
     tree = _encoded(state, tensors, where="state")
@@ -31,9 +31,10 @@ def save_checkpoint(file: Path | str, state: Mapping[str, Any]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        save_file(tensors, unfinished, metadata={_KEY: json.dumps(tree)})
-        with unfinished.open("rb") as written:
-            os.fsync(written.fileno())
+        with unfinished.open("wb") as out:
+            out.write(save(tensors, metadata={_KEY: json.dumps(tree)}))
+            out.flush()
+            os.fsync(out.fileno())
         unfinished.replace(file)
     finally:
         unfinished.unlink(missing_ok=True)

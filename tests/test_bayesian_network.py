@@ -1,0 +1,118 @@
+"""The Bayesian networks' script: its numbers mean what they say, and a killed run ends as if it had not been."""
+
+import csv
+import math
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+SCRIPTS = Path(__file__).parent.parent / "scripts"
+
+
+def start(output: Path, *arguments: str) -> subprocess.Popen:
+    command = [sys.executable, str(SCRIPTS / "bayesian_network.py"), "--quick", "--output", str(output), *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def read(file: Path) -> list[dict[str, str]]:
+    with file.open(encoding="utf-8") as table:
+        return list(csv.DictReader(table))
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("unbroken")
+    process = start(output)
+    out, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert "reliability.png" in out
+    return output
+
+
+def test_figures(unbroken):
+    for name in ("reliability", "oracle_noise"):
+        assert (unbroken / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert read(unbroken / f"{name}.csv")
+
+
+def test_oracle_variance_is_its_closed_form(unbroken):
+    """At a significance of 1e-6, and it falls as one over the batch size."""
+    rows = read(unbroken / "oracle_variance.csv")
+    for row in rows:
+        apart = float(row["variance"]) - float(row["closed_form"])
+        assert abs(apart) < 4.9 * float(row["variance_error"])
+    large, small = rows
+    assert float(small["variance"]) > 2 * float(large["variance"])
+    ratio = float(small["closed_form"]) / float(large["closed_form"])
+    assert ratio == pytest.approx(int(large["batch_size"]) / int(small["batch_size"]))
+
+
+def test_oracle_heats_the_chains(unbroken):
+    """More with smaller batches, and Euler-Maruyama more than SRK-LD at an equal step: by four standard errors."""
+    heat = {
+        (row["scheme"], row["step_size"], row["batch_size"]): (
+            float(row["oracle_heat"]),
+            float(row["oracle_heat_error"]),
+        )
+        for row in read(unbroken / "oracle_noise.csv")
+    }
+    for step_size in {key[1] for key in heat}:
+        em, em_error = heat["em", step_size, "16"]
+        srk, srk_error = heat["srk-ld", step_size, "16"]
+        assert srk > 4 * srk_error
+        assert em - srk > 4 * math.hypot(em_error, srk_error)
+        assert heat["em", step_size, "exact"] == (0.0, 0.0)
+
+
+def test_predictions_are_better_than_chance(unbroken):
+    rows = read(unbroken / "predictions.csv")
+    assert len(rows) == 8
+    for row in rows:
+        chance = {"digits": 10, "diabetes": 2}[row["data"]]
+        assert float(row["accuracy"]) > {"digits": 0.8, "diabetes": 0.65}[row["data"]]
+        assert float(row["nll"]) < math.log(chance)
+        assert 0 < float(row["ece"]) < 0.4
+
+
+def test_killed_and_resumed(unbroken, tmp_path):
+    names = sorted(file.name for file in unbroken.iterdir() if file.suffix in (".csv", ".safetensors"))
+    process = start(tmp_path)
+    while len(list(tmp_path.glob("*.safetensors"))) < 5 and process.poll() is None:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert 5 <= len(list(tmp_path.glob("*.safetensors"))) < len(names) - 4
+
+    resumed = start(tmp_path, "--resume")
+    _, errors = resumed.communicate()
+    assert resumed.returncode == 0, errors
+    for name in names:
+        assert (tmp_path / name).read_bytes() == (unbroken / name).read_bytes(), name
+
+
+def test_unit_variance_is_that_of_single_gradients(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    from bayesian.network_posterior import make_tasks, unit_variance
+
+    for task in make_tasks(30, 5, seed=0):
+        x = task.draw_prior(3, seed=1)
+        gradient = torch.func.grad(lambda *observation, task=task: task.losses(*observation).sum())
+        single = torch.func.vmap(torch.func.vmap(gradient, (None, 0, 0)), (0, None, None))
+        each = single(x, task.inputs.unsqueeze(1), task.labels)
+        expected = len(task.labels) ** 2 * each.var(1, correction=0).mean(-1)
+        torch.testing.assert_close(unit_variance(task, x), expected, rtol=1e-4, atol=0.0)
+
+
+def test_calibration(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    from bayesian.calibration import calibration_error
+
+    probabilities = torch.tensor([[0.75, 0.25]]).expand(8, 2)
+    assert float(calibration_error(probabilities, torch.tensor([0, 0, 0, 1] * 2))) == 0.0
+    assert float(calibration_error(probabilities, torch.ones(8, dtype=torch.long))) == 0.75

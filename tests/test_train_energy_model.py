@@ -1,0 +1,75 @@
+"""The energy model example: both schemes train, and a killed run ends with the same numbers."""
+
+import csv
+import math
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from torchsrk.metrics import energy_distance_squared
+from torchsrk.potentials import FunctionPotential
+
+SCRIPTS = Path(__file__).parent.parent / "scripts"
+
+
+def command(output, *arguments):
+    return [sys.executable, str(SCRIPTS / "train_energy_model.py"), "--quick", "--output", str(output), *arguments]
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unbroken")
+    done = subprocess.run(command(folder), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+def test_both_schemes_train(unbroken, monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    from train_energy_model import EnergyNetwork, GridDensity, pinwheel
+
+    folder, shown = unbroken
+    assert "Euler-Maruyama" in shown
+    torch.manual_seed(0)
+    untrained = GridDensity(EnergyNetwork(32), 100).draw(300, seed=0)
+    before = float(energy_distance_squared(untrained, pinwheel(1000, seed=1).double()))
+    with (folder / "scores.csv").open(encoding="utf-8") as table:
+        rows = list(csv.DictReader(table))
+    assert sorted({row["scheme"] for row in rows}) == ["em", "srk-ld"]
+    assert len(rows) == 4
+    for row in rows:
+        for source in ("persistent", "fresh", "exact"):
+            assert float(row[source]) < before / 5
+    for name in ("scores.png", "models.png"):
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_killed_and_resumed(unbroken, tmp_path):
+    folder, shown = unbroken
+    with subprocess.Popen(command(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as killed:
+        while len(list(tmp_path.glob("*.safetensors"))) < 3 and killed.poll() is None:
+            time.sleep(0.01)
+        killed.kill()
+    refused = subprocess.run(command(tmp_path), capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "holds a run: --resume goes on with it" in refused.stderr
+    done = subprocess.run(command(tmp_path, "--resume"), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "scores.csv").read_bytes() == (folder / "scores.csv").read_bytes()
+    assert done.stdout.replace(str(tmp_path), "") == shown.replace(str(folder), "")
+
+
+def test_grid_density_of_a_normal(monkeypatch):
+    """Normaliser in closed form; moments of draws at a significance of 1e-5."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    from train_energy_model import GridDensity
+
+    grid = GridDensity(FunctionPotential(lambda x: 2.0 * x.square().sum(-1)), 200)
+    assert grid.log_normaliser == pytest.approx(math.log(math.pi / 2), abs=1e-6)
+    draws = grid.draw(20_000, seed=0)
+    assert (draws.mean(0).abs() < 4.5 * 0.5 / 20_000**0.5).all()
+    assert ((draws.square().mean(0) - 0.25).abs() < 4.5 * 0.25 * (2 / 20_000) ** 0.5).all()
