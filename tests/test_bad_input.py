@@ -189,7 +189,7 @@ BAD = {
     "distribution on the half line": (
         lambda: DistributionPotential(torch.distributions.Gamma(1.0, 1.0)),
         ValueError,
-        "biject_to",
+        "UnconstrainedPotential takes it",
     ),
     "not a distribution": (lambda: DistributionPotential(torch.sin), TypeError, "Distribution; got"),
     # integrate

@@ -268,19 +268,7 @@ def integrate(
     """
     _check_integer("check_every", check_every, 1)
     scheme = _check_problem(sde, x0, integrator, step_size)
-    if (seed is None) == (path is None):
-        raise ValueError("give exactly one of seed= (fresh noise) and path= (a BrownianPath)")
-    shape = (*x0.shape[:-1], sde.brownian_dim(x0))
-    noise: NoiseSource
-    if path is None:
-        assert seed is not None
-        noise = FreshNoise(seed, shape, dtype=x0.dtype, device=x0.device, levy_area=levy_area)
-    else:
-        noise = path
-        if path.shape != shape or path.dtype != x0.dtype:
-            raise ValueError(
-                f"the path has shape {path.shape} in {path.dtype}; this SDE from this x0 needs {shape} in {x0.dtype}"
-            )
+    noise = _noise_source(sde, x0, seed, path, levy_area)
     if recompute and is_stateful(sde):
         raise ValueError(
             "recompute=True makes every step twice, and this SDE's potential would draw other minibatches the second "
@@ -317,6 +305,22 @@ def integrate(
             x = kept[-1]
             bar.update(end - start)
     return torch.stack(states)
+
+
+def _noise_source(
+    sde: BaseSDE, x0: Tensor, seed: int | None, path: BrownianPath | None, levy_area: LevyArea | None
+) -> NoiseSource:
+    """Fresh noise from a seed, or a path that fits."""
+    shape = (*x0.shape[:-1], sde.brownian_dim(x0))
+    if seed is not None and path is None:
+        return FreshNoise(seed, shape, dtype=x0.dtype, device=x0.device, levy_area=levy_area)
+    if path is None or seed is not None:
+        raise ValueError("give exactly one of seed= (fresh noise) and path= (a BrownianPath)")
+    if path.shape != shape or path.dtype != x0.dtype:
+        raise ValueError(
+            f"the path has shape {path.shape} in {path.dtype}; this SDE from this x0 needs {shape} in {x0.dtype}"
+        )
+    return path
 
 
 def _plan(ts: Tensor | Sequence[float], step_size: float, partial_step: bool) -> list[tuple[float, float, bool]]:

@@ -17,8 +17,9 @@ class MinibatchPotential(Potential):
     The gradient is that of prior(x) + (n/b) Σ_{i in batch} loss(x, dataᵢ), the b indices drawn uniformly with
     replacement, the same ones for every particle: particles share the minibatches' noise, so a standard error over them
     leaves it out. It is the oracle of the paper's appendix on stochastic gradients: unbiased, E∇̂f = ∇f; of finite
-    variance; and independent of the Brownian motion, since the indices come from a stream of their own. A gradient enters a step times h, so an oracle of variance σ² a dimension adds O(h²σ²) to SRK-LD's
-    local mean-square deviation of O(h⁴): its rate survives while σ² = O(h²).
+    variance; and independent of the Brownian motion, since the indices come from a stream of their own. A gradient
+    enters a step times h, so an oracle of variance σ² a dimension adds O(h²σ²) to SRK-LD's local mean-square deviation
+    of O(h⁴): its rate survives while σ² = O(h²).
 
     ``forward`` is the energy over all the data. The number of gradients drawn so far is saved in the state dict: a run
     that goes on from one draws the minibatches it would have drawn.
