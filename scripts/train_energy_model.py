@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 from typing import Any
 
 import torch
@@ -198,23 +198,23 @@ def measure(case: Case, settings: Settings, folder: Path) -> dict[str, Any]:
     return {"scores": distances | {"log_likelihood": log_likelihood}, "clouds": clouds, "density": grid.density}
 
 
-def mean_and_error(values: list[float]) -> str:
-    """Over the seeds that did not diverge."""
+def summary(values: list[float]) -> str:
+    """Mean ± standard error, and the median, over the seeds that did not diverge."""
     if len(values) < 2:
-        return "diverged" if not values else f"{values[0]:.4f}"
-    return f"{fmean(values):.4f} ± {stdev(values) / math.sqrt(len(values)):.4f}"
+        return "diverged" if not values else f"{values[0]:.4g}"
+    return f"{fmean(values):.4g} ± {stdev(values) / math.sqrt(len(values)):.2g} ({median(values):.4g})"
 
 
 def print_table(results: dict[Case, dict[str, Any]], settings: Settings, floor: float) -> None:
-    """Mean ± standard error over seeds, a row for each scheme and step size."""
-    print(f"\nsquared energy distance to held-out data ({settings.seeds} seeds: mean ± standard error)")
-    print(f"{'scheme':15} {'h':>5} " + " ".join(f"{label:>21}" for label in (*SOURCES.values(), "log likelihood")))
+    """Over seeds, a row for each scheme and step size."""
+    print(f"\nsquared energy distance to held-out data ({settings.seeds} seeds: mean ± standard error, and median)")
+    print(f"{'scheme':15} {'h':>5} " + " ".join(f"{label:>26}" for label in (*SOURCES.values(), "log likelihood")))
     for scheme, label in LABELS.items():
         for h in settings.step_sizes:
             own = of_setting(results, scheme, h)
-            cells = [mean_and_error([scores[key] for scores in own]) for key in (*SOURCES, "log_likelihood")]
-            print(f"{label:15} {h:5g} " + " ".join(f"{cell:>21}" for cell in cells))
-    print(f"{'other data':15} {'':5} {floor:21.4f}   (as many draws of the data's own law: the floor)")
+            cells = [summary([scores[key] for scores in own]) for key in (*SOURCES, "log_likelihood")]
+            print(f"{label:15} {h:5g} " + " ".join(f"{cell:>26}" for cell in cells))
+    print(f"{'other data':15} {'':5} {floor:26.4g}   (as many draws of the data's own law: the floor)")
 
 
 def of_setting(results: dict[Case, dict[str, Any]], scheme: str, h: float) -> list[dict[str, float]]:

@@ -10,7 +10,14 @@ from scipy import integrate, stats
 
 from tests.problems import mixture
 from torchsrk import Langevin
-from torchsrk.potentials import DistributionPotential, FunctionPotential, GaussianMixture, LogisticRegression, NonConvex
+from torchsrk.potentials import (
+    DistributionPotential,
+    FunctionPotential,
+    GaussianMixture,
+    LogisticRegression,
+    NonConvex,
+    UnconstrainedPotential,
+)
 
 LEVEL = 1e-4
 Z = stats.norm.isf(LEVEL / 2)
@@ -130,3 +137,20 @@ def test_networks_register():
         "potential.energy.weight",
         "potential.energy.bias",
     }
+
+
+def test_distribution_potential_of_a_mixture():
+    parts = torch.distributions.Independent(torch.distributions.Normal(torch.tensor([[-1.0, 0.0], [1.0, 2.0]]), 0.5), 1)
+    mixed = torch.distributions.MixtureSameFamily(torch.distributions.Categorical(torch.ones(2)), parts)
+    x = torch.linspace(-2.0, 2.0, 10).view(5, 2)
+    torch.testing.assert_close(DistributionPotential(mixed)(x), -mixed.log_prob(x))
+
+
+def test_unconstrained_potential_has_the_density_of_the_logarithm():
+    """x = exp(z) with x ~ Gamma(3, 2) has the density of z times dx/dz = x."""
+    gamma = torch.distributions.Gamma(torch.tensor(3.0), torch.tensor(2.0))
+    potential = UnconstrainedPotential(gamma.log_prob, (), torch.distributions.constraints.positive)
+    z = torch.linspace(-2.0, 1.0, 7).unsqueeze(-1)
+    torch.testing.assert_close(potential(z), -(gamma.log_prob(z.exp()) + z).squeeze(-1))
+    torch.testing.assert_close(potential.constrain(z), z.exp().squeeze(-1))
+    torch.testing.assert_close(potential.unconstrain(z.exp().squeeze(-1)), z)
