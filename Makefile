@@ -7,7 +7,7 @@ BENCH_INSTALLED := .venv-bench/installed
 .PHONY: run test bench bench-parts clean
 
 run: $(INSTALLED)
-	$(BIN)/python scripts/quickstart.py
+	$(BIN)/torchsrk run configs/quickstart.yaml --output results/quickstart --resume
 
 test: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -27,11 +27,14 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     python_requires=">=3.10",
-    packages=find_packages(include=["torchsrk", "torchsrk.*"]),
+    packages=[*find_packages(include=["torchsrk", "torchsrk.*"]), "torchsrk.configs"],
+    package_dir={"torchsrk.configs": "configs"},
+    entry_points={"console_scripts": ["torchsrk = torchsrk.cli:main"]},
     package_data={
         "torchsrk": ["py.typed"],
         "torchsrk.brownian": ["philox.c"],
         "torchsrk.compiled": ["vector.h", "driver.c"],
+        "torchsrk.configs": ["*.yaml"],
     },
     ext_modules=[NOISE_KERNEL],
     install_requires=[
@@ -43,9 +46,10 @@ setup(
         "geomloss>=0.2.6",
         "POT>=0.9.4",
         "safetensors>=0.4.3",
+        "PyYAML>=6.0.1",
     ],
     extras_require={
-        "dev": ["pytest>=8", "hypothesis>=6.100", "scipy>=1.11", "ruff>=0.6", "mypy>=1.10", "types-tqdm", *EXAMPLES],
+        "dev": ["pytest>=8", "hypothesis>=6.100", "scipy>=1.11", "ruff>=0.6", "mypy>=1.10", "types-tqdm", "types-PyYAML", *EXAMPLES],
         "examples": EXAMPLES,
         "bench": ["scipy>=1.11", "jax>=0.10", "diffrax>=0.7", "blackjax>=1.7", "torchebm>=0.8", "posteriors>=0.1"],
     },

@@ -10,7 +10,8 @@ PACKAGE = Path(__file__).parent.parent / "torchsrk"
 ALLOWED = {
     "brownian": set(),
     "blocks": set(),
-    "checkpoints": set(),
+    "files": set(),
+    "checkpoints": {"files"},
     "recompute": set(),
     "potentials": {"brownian"},
     "sde": {"potentials", "brownian"},
@@ -19,6 +20,11 @@ ALLOWED = {
     "sampling": {"compiled", "integrators", "sde", "potentials", "brownian", "blocks", "recompute"},
     "distributions": {"sampling", "integrators", "sde", "potentials", "brownian"},
     "metrics": {"brownian"},
+    "experiments": {
+        *("distributions", "reference", "sampling", "integrators", "sde", "potentials", "brownian", "metrics"),
+        *("checkpoints", "files", "compiled"),
+    },
+    "cli": {"experiments", "checkpoints", "sampling"},
     "reference": {"sampling", "integrators", "sde", "brownian"},
 }
 

@@ -1,6 +1,5 @@
 """The scripts a user starts with run, at a small size, and leave what they say."""
 
-import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -10,24 +9,6 @@ SCRIPTS = Path(__file__).parent.parent / "scripts"
 
 def run(script: str, *arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, str(SCRIPTS / script), *arguments], capture_output=True, text=True)
-
-
-def test_quickstart(tmp_path):
-    done = run("quickstart.py", "--particles", "500", "--output", str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    assert "SRK-LD" in done.stdout
-    assert (tmp_path / "quickstart.png").read_bytes().startswith(b"\x89PNG")
-    with (tmp_path / "quickstart.csv").open(encoding="utf-8") as table:
-        rows = list(csv.DictReader(table))
-    errors = {(row["scheme"], row["step_size"]): abs(float(row["second_moment_error"])) for row in rows}
-    assert errors["srk-ld", "0.5"] < errors["em", "0.5"] / 3
-
-
-def test_quickstart_refuses_nonsense(tmp_path):
-    done = run("quickstart.py", "--particles", "0", "--output", str(tmp_path))
-    assert done.returncode == 2
-    assert "--particles must be at least 2; got 0" in done.stderr
-    assert not list(tmp_path.iterdir())
 
 
 def test_check_noise():

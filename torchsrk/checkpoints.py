@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from .files import replace_file
 
 _KEY = "torchsrk.checkpoint"
 
@@ -27,17 +28,7 @@ def save_checkpoint(file: Path | str, state: Mapping[str, Any]) -> None:
 
     tensors: dict[str, Tensor] = {}
     tree = _encoded(state, tensors, where="state")
-    file = Path(file)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        with unfinished.open("wb") as out:
-            out.write(save(tensors, metadata={_KEY: json.dumps(tree)}))
-            out.flush()
-            os.fsync(out.fileno())
-        unfinished.replace(file)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    replace_file(Path(file), save(tensors, metadata={_KEY: json.dumps(tree)}))
 
 
 def load_checkpoint(file: Path | str, device: torch.device | str = "cpu") -> dict[str, Any]:

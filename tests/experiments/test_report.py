@@ -1,0 +1,40 @@
+"""The page on several runs: whole, safe and only of finished runs."""
+
+import pytest
+
+from torchsrk.cli import main
+from torchsrk.experiments.folder import FolderError
+from torchsrk.experiments.report import write_report
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "config.yaml").write_text("description: <b>bold</b>\n")
+    (folder / "summary.md").write_text("# a <script>\n\n- holds: 1 < 2\n\n![a](a.png)\n")
+    (folder / "errors.csv").write_text("scheme,w2\nem,0.123456789\n<i>,nan\n")
+    (folder / "a.png").write_bytes(b"\x89PNG")
+    return folder
+
+
+def test_a_page(run, tmp_path, capsys):
+    page = tmp_path / "report.html"
+    assert main(["report", str(run), str(run), "--output", str(page)]) == 0
+    assert str(page) in capsys.readouterr().out
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<section>") == text.count("</section>") == 2
+    assert "holds: 1 &lt; 2" in text
+    assert "<td>0.12346</td>" in text
+    assert text.count("data:image/png;base64,iVBORw==") == 2
+    for markup in ("<script>", "<b>bold", "<i>"):
+        assert markup not in text
+
+
+def test_unfinished_runs_are_refused(run, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FolderError, match="holds no finished run"):
+        write_report([run, tmp_path / "empty"], tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()
+    assert main(["report", str(tmp_path / "missing"), "--output", str(tmp_path / "report.html")]) == 2
+    assert "holds no finished run" in capsys.readouterr().err

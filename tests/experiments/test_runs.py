@@ -1,0 +1,208 @@
+"""Runs: what a folder holds, that a killed one ends with the same bytes, and that nothing is overwritten."""
+
+import csv
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+from torchsrk.cli import main
+from torchsrk.experiments.config import ConfigError
+from torchsrk.experiments.folder import FolderError, RunFolder
+from torchsrk.experiments.runs import load_config, resolved
+
+TEXT = """
+experiment: asymptotic
+description: a small one
+compile: false
+settings:
+  panels: [{against: step_size, dims: [2], step_sizes: [0.5, 1.0, 1.5]}]
+  particles: 300
+  repeats: 2
+  time: 8
+quick: {particles: 100}
+"""
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    file = tmp_path_factory.mktemp("config") / "small.yaml"
+    file.write_text(TEXT, encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def unbroken(config, tmp_path_factory):
+    output = tmp_path_factory.mktemp("unbroken") / "run"
+    assert main(["run", str(config), "--output", str(output)]) == 0
+    return output
+
+
+def contents(folder):
+    """All files that a run's config determines."""
+    apart = {".lock", "provenance.json"}
+    files = [file for file in folder.rglob("*") if file.is_file() and file.name not in apart]
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+
+
+def refused(capsys, *arguments):
+    """The error of a command that must fail, in one line."""
+    assert main([*arguments]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("torchsrk: error: ")
+    assert "Traceback" not in shown
+    return shown
+
+
+def test_a_folder_holds_everything(unbroken):
+    assert yaml.safe_load((unbroken / "config.yaml").read_text())["settings"]["particles"] == 100
+    provenance = json.loads((unbroken / "provenance.json").read_text())
+    assert provenance["versions"]["torch"]
+    assert {"commit", "seed", "device"} <= set(provenance)
+    with (unbroken / "errors.csv").open() as table:
+        rows = list(csv.DictReader(table))
+    assert len(rows) == 6
+    assert all(float(row["standard_error"]) > 0 for row in rows)
+    assert (unbroken / "asymptotic.png").read_bytes().startswith(b"\x89PNG")
+    assert "holds: d = 2: SRK-LD's W2² is below Euler-Maruyama's at 3 of 3" in (unbroken / "summary.md").read_text()
+
+
+def test_the_resolved_config_gives_the_same_run(unbroken, tmp_path):
+    again = tmp_path / "again.yaml"
+    shutil.copy(unbroken / "config.yaml", again)
+    assert main(["run", str(again), "--output", str(tmp_path / "run")]) == 0
+    assert contents(tmp_path / "run") == contents(unbroken)
+
+
+def test_killed_at_twenty_moments(config, tmp_path):
+    output, whole = tmp_path / "run", tmp_path / "whole"
+    command = [sys.executable, "-m", "torchsrk.cli", "run", str(config), "--settings.time", "900", "--output"]
+    start = time.perf_counter()
+    subprocess.run([*command, str(whole)], check=True, capture_output=True)
+    length = time.perf_counter() - start
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    moments, midway = random.Random(0), 0
+    for _ in range(20):
+        with subprocess.Popen([*command, str(output), "--resume"], **pipes) as process:
+            try:
+                process.wait(moments.uniform(0.3, 0.9) * length)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGKILL)
+            _, errors = process.communicate()
+        assert process.returncode in (0, -signal.SIGKILL), errors
+        midway += 0 < len(list(output.glob("units/*.safetensors"))) < 6
+        if process.returncode == 0:  # done before its time: from the start again
+            assert contents(output) == contents(whole)
+            shutil.rmtree(output)
+    assert midway > 3
+    subprocess.run([*command, str(output), "--resume"], check=True, capture_output=True)
+    assert contents(output) == contents(whole)
+
+
+def test_nothing_is_overwritten(config, unbroken, tmp_path, capsys):
+    before = contents(unbroken)
+    assert "holds a run: --resume goes on with it" in refused(capsys, "run", str(config), "--output", str(unbroken))
+    shown = refused(capsys, "run", str(config), "--output", str(unbroken), "--resume", "--settings.particles", "50")
+    assert "different are: settings.particles" in shown
+    assert contents(unbroken) == before
+    (tmp_path / "letter.txt").write_text("dear")
+    assert "no run's" in refused(capsys, "run", str(config), "--output", str(tmp_path))
+    assert "is a file" in refused(capsys, "run", str(config), "--output", str(tmp_path / "letter.txt"))
+    assert os.listdir(tmp_path) == ["letter.txt"]
+
+
+def test_one_run_at_a_time(tmp_path):
+    with (
+        RunFolder(tmp_path / "run", "a: 1\n", resume=False),
+        pytest.raises(FolderError, match="another run is writing"),
+        RunFolder(tmp_path / "run", "a: 1\n", resume=True),
+    ):
+        pass
+    with RunFolder(tmp_path / "run", "a: 1\n", resume=True):
+        pass
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "swapped", "foreign", "other seed"])
+def test_a_damaged_unit_is_refused(config, unbroken, tmp_path, capsys, damage):
+    output = tmp_path / "run"
+    shutil.copytree(unbroken, output)
+    first, second = sorted((output / "units").iterdir())[:2]
+    if damage == "cut":
+        first.write_bytes(first.read_bytes()[:-9])
+    elif damage == "empty":
+        first.write_bytes(b"")
+    elif damage == "swapped":
+        shutil.copy(second, first)
+    elif damage == "foreign":
+        first.write_bytes(b"\x80\x04cos\nsystem\n(S'touch ran'\ntR.")
+    else:
+        other = tmp_path / "other"
+        assert main(["run", str(config), "--output", str(other), "--seed", "1"]) == 0
+        shutil.copy(other / "units" / first.name, first)
+        capsys.readouterr()
+    before = contents(output)
+    start = time.perf_counter()
+    shown = refused(capsys, "run", str(config), "--output", str(output), "--resume")
+    assert time.perf_counter() - start < 2
+    assert str(first) in shown
+    assert contents(output) == before
+
+
+def test_print_config_and_overrides(config, tmp_path, capsys):
+    command = ["run", str(config), "--print_config", "--profile", "full", "--settings.repeats", "7", "--seed=3"]
+    assert main(command) == 0
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert (shown["settings"]["particles"], shown["settings"]["repeats"], shown["seed"]) == (300, 7, 3)
+    assert shown["settings"]["time"] == 8.0
+    again = tmp_path / "again.yaml"
+    again.write_text(yaml.safe_dump(shown))
+    assert resolved(load_config(again, {})) == resolved(
+        load_config(config, {"profile": "full", "seed": 3, "settings": {"repeats": 7}})
+    )
+
+
+WRONG = {
+    "experiment": ("experiment: asymtotic\ndescription: a\nsettings: {}", r"experiment: .*did you mean asymptotic\?"),
+    "no experiment": ("description: a", "experiment: expected one of"),
+    "class path": ("experiment: os.system\ndescription: a", "experiment: expected one of"),
+    "settings": (TEXT.replace("dims", "dimensions"), r"settings.panels\[0\].dimensions: there is no such key"),
+    "quick": (TEXT.replace("quick: {p", "quick: {q"), r"settings.qarticles: there is no such key \(did you mean part"),
+    "quick as a list": (TEXT.replace("quick: {particles: 100}", "quick: [1]"), "quick: expected `key: value` lines"),
+    "settings as text": ("experiment: asymptotic\ndescription: a\nsettings: all", "settings: expected `key: value`"),
+    "device": (TEXT + "device: tpu", "device: expected one of auto, cpu, cuda"),
+    "seed": (TEXT + "seed: -1", "seed: expected a number from 0"),
+    "profile": (TEXT + "profile: slow", "profile: expected one of quick, full"),
+    "unknown key": (TEXT + "deivce: cpu", r"deivce: there is no such key \(did you mean device\?\)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_config_is_refused_before_anything_is_written(tmp_path, capsys, name):
+    text, message = WRONG[name]
+    file = tmp_path / "wrong.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        load_config(file, {})
+    assert str(file) in refused(capsys, "run", str(file), "--output", str(tmp_path / "run"))
+    assert os.listdir(tmp_path) == ["wrong.yaml"]
+
+
+def test_list(capsys):
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("fig1a ") for line in lines)
+    assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
+
+
+def test_wrong_commands(capsys):
+    with pytest.raises(SystemExit):
+        main(["list", "--more"])
+    capsys.readouterr()
+    assert "there is no such file" in refused(capsys, "run", "no_such_config")

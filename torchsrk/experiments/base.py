@@ -1,0 +1,69 @@
+"""What an experiment is: a plan of units that are measured one by one, and what is concluded from them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+Result = dict[str, Any]  # tensors, numbers and text, as a checkpoint holds them
+Row = dict[str, Any]  # of a table
+
+
+@dataclass(frozen=True)
+class Context:
+    """How to compute, whatever is measured."""
+
+    seed: int
+    device: torch.device
+    dtype: torch.dtype
+    compile: bool
+    progress: bool  # show a bar within the unit
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A statement with its numbers, and whether it holds."""
+
+    text: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """What a run leaves behind.
+
+    Attributes:
+        tables: rows for each CSV, one a measurement.
+        figures: functions that draw into a file.
+        findings: what the paper claims and theory says, tested on the results.
+        samples: clouds of particles worth keeping.
+        notes: numbers that are reported, whatever they are.
+    """
+
+    tables: Mapping[str, Sequence[Row]]
+    figures: Mapping[str, Callable[[Any], None]]
+    findings: Sequence[Finding]
+    samples: Mapping[str, Tensor] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    def lines(self) -> list[str]:
+        """Findings and notes, in words."""
+        found = [f"{'holds' if finding.holds else 'DOES NOT HOLD'}: {finding.text}" for finding in self.findings]
+        return [*found, *self.notes]
+
+
+class Experiment(Protocol):
+    """A module with these names. Units are names of files and depend on the settings alone; ``measure`` depends on its
+    arguments alone, so that a run that was killed ends with the numbers of one that was not."""
+
+    Settings: type
+
+    def plan(self, settings: Any) -> list[str]: ...
+
+    def measure(self, settings: Any, unit: str, context: Context) -> Result: ...
+
+    def conclude(self, settings: Any, results: Mapping[str, Result]) -> Conclusion: ...

@@ -1,0 +1,141 @@
+"""A run: from a config to a folder with its results."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from . import NAMES, experiment_named
+from .base import Conclusion, Context
+from .config import ConfigError, Seed, build, merge, plain, read_yaml, to_yaml
+from .folder import RunFolder
+
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+@dataclass(frozen=True)
+class Config:
+    """What every config file has; ``settings`` are the experiment's own, ``quick`` changes them for a small run."""
+
+    experiment: Literal[NAMES]  # type: ignore[valid-type]
+    description: str
+    settings: Any
+    profile: Literal["quick", "full"] = "quick"
+    seed: Seed = 0
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    dtype: Literal["float32", "float64"] = "float32"
+    compile: bool = True
+
+
+def load_config(file: Path, overrides: Mapping[str, Any]) -> Config:
+    """A config with its profile applied and then the overrides; every error names the file and the key."""
+    written = read_yaml(file)
+    name = build(Literal[NAMES], written.get("experiment"), file=str(file), key="experiment")
+    quick = written.pop("quick", {})
+    if not isinstance(quick, Mapping):
+        raise ConfigError(f"{file}: quick: expected `key: value` lines")
+    profile = overrides.get("profile", written.get("profile", "quick"))
+    settings = written.get("settings") or {}
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"{file}: settings: expected `key: value` lines")
+    kind = experiment_named(name).Settings
+    build(kind, merge(settings, quick), file=str(file), key="settings")  # wrong in either profile is wrong
+    build(kind, settings, file=str(file), key="settings")
+    written["settings"] = merge(settings, quick) if profile == "quick" else settings
+    written = merge(written, overrides)
+    config = build(Config, written, file=str(file))
+    built = build(kind, written["settings"], file=str(file), key="settings")
+    return Config(**{**vars(config), "settings": built})
+
+
+def resolved(config: Config) -> str:
+    """All of a config, as YAML that gives it again."""
+    return to_yaml(plain(config))
+
+
+def execute(config: Config, output: Path, resume: bool) -> Conclusion:
+    """Measure what is not measured yet, conclude, and write everything."""
+    experiment = experiment_named(config.experiment)
+    context = Context(
+        seed=config.seed,
+        device=_device(config.device),
+        dtype=_DTYPES[config.dtype],
+        compile=config.compile,
+        progress=sys.stderr.isatty(),
+    )
+    with RunFolder(output, resolved(config), resume) as folder:
+        folder.write_text("provenance.json", json.dumps(_provenance(context), indent=2) + "\n")
+        units = experiment.plan(config.settings)
+        results = {}
+        for number, unit in enumerate(_progress(units, context.progress), start=1):
+            start, was_done = time.perf_counter(), folder.is_done(unit)
+            results[unit] = folder.remember(unit, lambda u=unit: experiment.measure(config.settings, u, context))  # type: ignore[misc]
+            if not context.progress and not was_done:
+                print(f"[{number}/{len(units)}] {unit}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
+        conclusion = experiment.conclude(config.settings, results)
+        _write(folder, config, conclusion)
+    return conclusion
+
+
+def _write(folder: RunFolder, config: Config, conclusion: Conclusion) -> None:
+    from safetensors.torch import save
+
+    from ..files import replace_file
+
+    tables = [folder.write_table(name, rows) for name, rows in conclusion.tables.items()]
+    figures = [folder.write_figure(name, draw) for name, draw in conclusion.figures.items()]
+    if conclusion.samples:
+        samples = {name: cloud.contiguous() for name, cloud in conclusion.samples.items()}
+        replace_file(folder.path / "samples.safetensors", save(samples))
+    lines = [f"# {config.experiment}, {config.profile}", "", config.description, ""]
+    lines += [f"- {line}" for line in conclusion.lines()]
+    lines += ["", *(f"![{file.stem}]({file.name})" for file in figures)]
+    lines += ["", *(f"[{file.name}]({file.name})" for file in tables)]
+    folder.write_text("summary.md", "\n".join(lines) + "\n")
+
+
+def _progress(units: list[str], show: bool) -> Any:
+    from tqdm import tqdm
+
+    return tqdm(units, unit="unit", position=0, disable=not show)
+
+
+def _device(name: str) -> torch.device:
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device: cuda was asked for, and torch sees no CUDA device here: use cpu or auto")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def _provenance(context: Context) -> dict[str, Any]:
+    """What the numbers may depend on besides the config."""
+    packages = ("torchsrk", "torch", "torchsde", "numpy", "geomloss", "POT")
+    return {
+        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
+        "commit": _commit(),
+        "seed": context.seed,
+        "device": str(context.device),
+        "processor": platform.machine(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _commit() -> str | None:
+    """Of the source tree, if that is a repository; marked where the tree was changed."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
