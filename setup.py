@@ -49,7 +49,10 @@ setup(
         "PyYAML>=6.0.1",
     ],
     extras_require={
-        "dev": ["pytest>=8", "hypothesis>=6.100", "scipy>=1.11", "ruff>=0.6", "mypy>=1.10", "types-tqdm", "types-PyYAML", *EXAMPLES],
+        "dev": [
+            *("pytest>=8", "hypothesis>=6.100", "scipy>=1.11", "ruff>=0.6", "mypy>=1.10"),
+            *("types-tqdm", "types-PyYAML", *EXAMPLES),
+        ],
         "examples": EXAMPLES,
         "bench": ["scipy>=1.11", "jax>=0.10", "diffrax>=0.7", "blackjax>=1.7", "torchebm>=0.8", "posteriors>=0.1"],
     },

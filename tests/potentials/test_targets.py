@@ -154,3 +154,11 @@ def test_unconstrained_potential_has_the_density_of_the_logarithm():
     torch.testing.assert_close(potential(z), -(gamma.log_prob(z.exp()) + z).squeeze(-1))
     torch.testing.assert_close(potential.constrain(z), z.exp().squeeze(-1))
     torch.testing.assert_close(potential.unconstrain(z.exp().squeeze(-1)), z)
+
+
+def test_synthetic_data_do_not_depend_on_the_default_dtype():
+    features = []
+    for default in (torch.float32, torch.float64):
+        torch.set_default_dtype(default)  # the fixture of all tests sets it back
+        features.append(LogisticRegression.synthetic(50, 2, seed=0, dtype=torch.float64).features)
+    assert torch.equal(*features)

@@ -65,13 +65,14 @@ def mixture(dim: int, context: Context) -> GaussianMixture:
 def measure(settings: Settings, unit: str, context: Context) -> Result:
     scheme, dim, h = settings.cases()[unit]
     target = mixture(dim, context)
+    sde = Langevin(target)
     estimates: list[float] = []
     for repeat in range(settings.repeats):
         draws = target.sample((4 * settings.particles,), seed=derive_seed(context.seed, repeat))
         start, exact = draws.split(2 * settings.particles)
         try:
             run = sample(
-                Langevin(target),
+                sde,
                 start,
                 integrator=scheme,
                 step_size=h,

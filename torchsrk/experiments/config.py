@@ -132,7 +132,11 @@ def _build_dataclass(kind: Any, value: Any, *, file: str, key: str, wrong: Any) 
     for field in fields(kind):
         if field.name not in value and field.default is MISSING and field.default_factory is MISSING:
             raise ConfigError(f"{file}: {prefix}{field.name}: this key is missing")
-    return kind(**{name: build(hints[name], part, file=file, key=prefix + name) for name, part in value.items()})
+    values = {name: build(hints[name], part, file=file, key=prefix + name) for name, part in value.items()}
+    try:
+        return kind(**values)
+    except ConfigError as error:  # values that do not go together
+        raise ConfigError(f"{file}: {prefix}{error}") from None
 
 
 def _build_scalar(kind: Any, value: Any, wrong: Any) -> Any:

@@ -58,7 +58,7 @@ class LogisticRegression(Potential):
         if observations < 1 or dim < 1:
             raise ValueError(f"observations and dim are positive; got {observations} and {dim}")
         drawn = draw_uniform((observations, dim + 1), seed=seed, stream=Stream.EXACT_DRAW, device=torch.device("cpu"))
-        signs = torch.where(drawn[:, :dim] < 0.5, -1.0, 1.0)
+        signs = torch.where(drawn[:, :dim] < 0.5, -1.0, 1.0).double()
         features = (signs * math.sqrt(dim) / signs.norm()).to(dtype)
         labels = drawn[:, dim] < torch.sigmoid(features.double().sum(-1))
         return cls(features, labels.to(dtype), alpha)

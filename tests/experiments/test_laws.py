@@ -1,0 +1,58 @@
+"""Laws without sampling, against closed forms and the integrators themselves."""
+
+import math
+
+import pytest
+import torch
+
+from torchsrk import Langevin
+from torchsrk.brownian import Increment
+from torchsrk.experiments.laws import LineMixture, gaussian_errors, grid_error, line_errors, linear_step
+from torchsrk.integrators import integrator_named
+from torchsrk.potentials import FunctionPotential
+
+SCHEMES = ("em", "srk-ld")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_quadrature_gives_the_closed_form_on_a_gaussian(scheme):
+    """A mixture without separation is a Gaussian."""
+    start = {"mean": 1.5, "step_size": 0.3}
+    line = line_errors(LineMixture(0.0), scheme, deviation=0.7, **start)
+    exact = gaussian_errors(scheme, curvature=1.0, variance=0.49, steps=torch.arange(1, 6), **start)
+    for error in exact:
+        assert next(line) == pytest.approx(float(error), rel=1e-5, abs=1e-8)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_quadrature_has_converged_in_its_grid(scheme):
+    coarse, fine = (
+        line_errors(LineMixture(0.9), scheme, step_size=0.5, mean=2.0, deviation=1.0, fineness=fineness)
+        for fineness in (1.0, 1.7)
+    )
+    for _ in range(10):
+        assert math.sqrt(next(coarse)) == pytest.approx(math.sqrt(next(fine)), abs=3e-6)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_linear_step_is_what_the_integrator_does(scheme):
+    """The step is linear in the state, W ~ N(0, h) and H ~ N(0, h/12): unit values give its coefficients."""
+    h, curvature = 0.3, 2.0
+    sde = Langevin(FunctionPotential(lambda x: 0.5 * curvature * x.square().sum(-1), dim=1))
+    x, W, H = torch.eye(3).unsqueeze(-1)
+    moved = integrator_named(scheme).step(sde, 0.0, x, Increment(dt=h, W=W, H=H)).detach().flatten()
+    factor, noise = linear_step(scheme, step_size=h, curvature=curvature)
+    assert float(moved[0]) == pytest.approx(factor)
+    assert float(moved[1] ** 2 * h + moved[2] ** 2 * h / 12) == pytest.approx(noise)
+
+
+def test_a_step_too_large_diverges():
+    far = gaussian_errors("em", step_size=1.1, curvature=2.0, mean=0.0, variance=1.0, steps=torch.tensor([1]))
+    assert far.isinf().all()
+
+
+def test_grid_error_of_a_shifted_law():
+    grid = torch.linspace(-12, 12, 300)
+    target = LineMixture(1.2)
+    mass = target.density(grid - 0.3) * (grid[1] - grid[0])
+    assert grid_error(target, grid, mass) == pytest.approx(0.09, rel=1e-5)

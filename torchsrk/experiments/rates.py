@@ -1,0 +1,249 @@
+"""Gradients needed for W2 ≤ ε: the exponents of the paper's Table 1, on targets whose laws are known.
+
+No sampling: on a Gaussian both schemes are linear and the law after k steps is in closed form; on a mixture on a line
+it comes by quadrature. For every ε the step size that needs the fewest gradients counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice, product
+from statistics import geometric_mean
+from typing import Annotated, Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..integrators import integrator_named
+from . import plots
+from .base import Conclusion, Context, Finding, Result, Row
+from .config import Count, Positive, Range
+from .laws import LineMixture, gaussian_errors, line_errors
+from .wall_time import COLORS, LABELS, label_round_numbers
+
+TABLE = {"em": 1.0, "srk-ld": 2.0 / 3.0}  # the paper's exponents: gradients of order ε^-this, up to logarithms
+ORDERS = {"em": 1, "srk-ld": 2}  # weak orders, and so those of the error of the invariant law on smooth potentials
+LARGEST = 1.0  # step size, as a multiple of 1/L
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Step sizes are given as multiples of 1/L, the largest curvature: from 1 down, evenly in their logarithm."""
+
+    smallest_em: Annotated[float, Range(0.0, 1.0, above=True)]
+    smallest_srk_ld: Annotated[float, Range(0.0, 1.0, above=True)]
+    per_decade: Annotated[int, Range(2, 1000)]  # step sizes
+    largest_error: Positive  # ε
+    smallest_error: Positive
+    errors: Annotated[int, Range(4, 1000)]  # how many of them, evenly in their logarithm
+    targets: tuple[Literal["gaussian", "mixture"], ...] = ("gaussian", "mixture")
+    curvatures: Count = 10  # of the Gaussian: eigenvalues from 1 to condition, evenly in their logarithm
+    condition: Annotated[float, Range(1.0, 1e6)] = 10.0
+    separation: Annotated[float, Range(0.0, 0.99)] = 0.9  # of the mixture, strongly convex below 1
+    start_shift: Positive = 3.0  # a chain starts from the target's shape, this far off in every direction
+    time: Positive = 25.0  # how long a chain is followed
+
+
+class Fit(NamedTuple):
+    """A slope by least squares, and twice its standard error."""
+
+    slope: float
+    margin: float
+
+    def __str__(self) -> str:
+        return f"{self.slope:.3f} ± {self.margin:.3f}"
+
+
+def tolerances(settings: Settings) -> list[float]:
+    """The ε, falling."""
+    ratio = (settings.smallest_error / settings.largest_error) ** (1 / (settings.errors - 1))
+    return [settings.largest_error * ratio**k for k in range(settings.errors)]
+
+
+def multiples(settings: Settings, scheme: str) -> list[float]:
+    """The step sizes times L, falling."""
+    smallest = settings.smallest_em if scheme == "em" else settings.smallest_srk_ld
+    count = math.ceil(settings.per_decade * math.log10(LARGEST / smallest)) + 1
+    return [LARGEST * 10 ** (-k / settings.per_decade) for k in range(count)]
+
+
+def cases(settings: Settings) -> list[tuple[str, str, float]]:
+    pairs = product(settings.targets, LABELS)
+    return [(target, scheme, z) for target, scheme in pairs for z in multiples(settings, scheme)]
+
+
+def _unit(target: str, scheme: str, z: float) -> str:
+    return f"{target}-{scheme}-{z:.4g}"
+
+
+def plan(settings: Settings) -> list[str]:
+    return [_unit(*case) for case in cases(settings)]
+
+
+def measure(settings: Settings, unit: str, context: Context) -> Result:
+    """For each ε the steps after which W2 stays below it (0: never), and W2 at the end. Nothing here is random."""
+    target, scheme, z = next(case for case in cases(settings) if _unit(*case) == unit)
+    trace = gaussian_trace if target == "gaussian" else mixture_trace
+    errors = trace(settings, scheme, z)
+    steps = [steps_to(errors, epsilon) for epsilon in tolerances(settings)]
+    return {"steps": torch.tensor(steps, dtype=torch.int64), "last_error": float(errors[-1])}
+
+
+def gaussian_trace(settings: Settings, scheme: str, z: float) -> Tensor:
+    """W2 after every step, on a Gaussian with these curvatures."""
+    h, count = z / settings.condition, settings.curvatures
+    steps = torch.arange(1, math.ceil(settings.time / h) + 1)
+    total = torch.zeros(len(steps), dtype=torch.float64)
+    for k in range(count):
+        curvature = settings.condition ** (k / max(1, count - 1))
+        start = {"mean": settings.start_shift, "variance": 1 / curvature}
+        total += gaussian_errors(scheme, step_size=h, curvature=curvature, steps=steps, **start)
+    return total.sqrt()
+
+
+def mixture_trace(settings: Settings, scheme: str, z: float) -> Tensor:
+    """W2 after every step, on a mixture on a line; its largest curvature is 1."""
+    target = LineMixture(settings.separation)
+    line = line_errors(target, scheme, step_size=z, mean=settings.start_shift, deviation=1.0)
+    return torch.tensor(list(islice(line, math.ceil(settings.time / z))), dtype=torch.float64).sqrt()
+
+
+def start_error(settings: Settings, target: str) -> float:
+    """W2 of the start, nearly: its shift."""
+    return settings.start_shift * math.sqrt(settings.curvatures if target == "gaussian" else 1)
+
+
+def steps_to(errors: Tensor, epsilon: float) -> int:
+    """After how many steps the error stays at or below ε; 0 if it does not."""
+    above = (errors > epsilon).nonzero()
+    steps = int(above[-1]) + 2 if len(above) else 1
+    return steps if steps <= len(errors) else 0
+
+
+def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
+    rows = [
+        _best_row(settings, results, target, scheme, number)
+        for target, scheme in product(settings.targets, LABELS)
+        for number in range(settings.errors)
+    ]
+    last = [
+        {
+            "target": target,
+            "scheme": scheme,
+            "step_size_times_L": z,
+            "w2": results[_unit(target, scheme, z)]["last_error"],
+        }
+        for target, scheme, z in cases(settings)
+    ]
+    exponents = [_exponent_row(settings, rows, last, *pair) for pair in product(settings.targets, LABELS)]
+    return Conclusion(
+        tables={"gradients": rows, "invariant_errors": last, "exponents": exponents},
+        figures={"rates": partial(draw, settings, rows, exponents)},
+        findings=[*map(_exponent_finding, exponents), *(_gain_finding(rows, target) for target in settings.targets)],
+    )
+
+
+def _best_row(settings: Settings, results: Mapping[str, Result], target: str, scheme: str, number: int) -> Row:
+    """The fewest gradients for an ε, and the step size that needs them."""
+    steps = {z: int(results[_unit(target, scheme, z)]["steps"][number]) for z in multiples(settings, scheme)}
+    reached = {z: count for z, count in steps.items() if count}
+    best = min(reached, key=lambda z: reached[z], default=math.nan)
+    gradients = reached.get(best, math.inf) * integrator_named(scheme).gradients_per_step
+    epsilon = tolerances(settings)[number]
+    # Table 1's rates hide this factor.
+    logarithm = math.log(start_error(settings, target) / epsilon)
+    return {
+        "target": target,
+        "scheme": scheme,
+        "w2": epsilon,
+        "step_size_times_L": best,
+        "gradients": gradients,
+        "gradients_over_logarithm": gradients / logarithm,
+    }
+
+
+def fit(xs: Sequence[float], ys: Sequence[float]) -> Fit:
+    """The slope of log y over log x."""
+    x, y = (torch.tensor(values, dtype=torch.float64).log() for values in (xs, ys))
+    x, y = x - x.mean(), y - y.mean()
+    slope = (x @ y) / (x @ x)
+    variance = (y - slope * x).square().sum() / (len(xs) - 2) / (x @ x)
+    return Fit(float(slope), 2 * float(variance.sqrt()))
+
+
+def _exponent_row(settings: Settings, rows: list[Row], last: list[Row], target: str, scheme: str) -> Row:
+    own = [row for row in rows if (row["target"], row["scheme"]) == (target, scheme)]
+    epsilons = [row["w2"] for row in own]
+    plain, divided = (fit(epsilons, [row[key] for row in own]) for key in ("gradients", "gradients_over_logarithm"))
+    small = [row for row in last if (row["target"], row["scheme"]) == (target, scheme)][-settings.per_decade :]
+    order = fit([row["step_size_times_L"] for row in small], [row["w2"] for row in small])
+    return {
+        "target": target,
+        "scheme": scheme,
+        "exponent": -divided.slope,
+        "exponent_margin": divided.margin,
+        "exponent_with_logarithm": -plain.slope,
+        "exponent_with_logarithm_margin": plain.margin,
+        "table_1": TABLE[scheme],
+        "order_in_step_size": order.slope,
+        "order_margin": order.margin,
+    }
+
+
+def _exponent_finding(row: Row) -> Finding:
+    """The bound of Table 1 holds; what is reached is one over the order of the invariant law's error."""
+    reached = 1 / ORDERS[row["scheme"]]
+    bound = f"{row['table_1']:.2g}"
+    verdict = (
+        f"as in Table 1 (ε^-{bound})"
+        if reached == row["table_1"]
+        else f"better than the bound of Table 1 (ε^-{bound}): on a smooth target the law's error is of weak order"
+    )
+    text = (
+        f"{row['target']}: {LABELS[row['scheme']]} needs ε^-({row['exponent']:.3f} ± {row['exponent_margin']:.3f}) "
+        f"gradients, times log(1/ε), {verdict}; the error of its invariant law is of order "
+        f"h^({row['order_in_step_size']:.3f} ± {row['order_margin']:.3f})"
+    )
+    near = abs(row["exponent"] - reached) < 0.1 and abs(row["order_in_step_size"] - ORDERS[row["scheme"]]) < 0.2
+    return Finding(text, near and row["exponent"] < row["table_1"] + 0.1)
+
+
+def _gain_finding(rows: list[Row], target: str) -> Finding:
+    em, srk = ([row for row in rows if (row["target"], row["scheme"]) == (target, scheme)] for scheme in LABELS)
+    ratios = [a["gradients"] / b["gradients"] for a, b in zip(em, srk, strict=True)]
+    text = (
+        f"{target}: Euler-Maruyama needs {ratios[0]:.2g} times the gradients of SRK-LD for W2 ≤ {em[0]['w2']:.2g}, and "
+        f"{ratios[-1]:.3g} times for W2 ≤ {em[-1]['w2']:.2g}"
+    )
+    return Finding(text, ratios[-1] > max(1.0, ratios[0]))
+
+
+def draw(settings: Settings, rows: list[Row], exponents: list[Row], file: Any) -> None:
+    """A panel for each target, with lines of the fitted exponents."""
+    titles = {
+        "gaussian": f"Gaussian, d = {settings.curvatures}, condition number {settings.condition:g}",
+        "mixture": f"mixture on a line, ‖a‖ = {settings.separation:g}",
+    }
+    figure, axes = plots.panels(len(settings.targets))
+    for axis, target in zip(axes, settings.targets, strict=True):
+        for fitted in (row for row in exponents if row["target"] == target):
+            own = [row for row in rows if (row["target"], row["scheme"]) == (target, fitted["scheme"])]
+            _draw_scheme(axis, own, fitted)
+        axis.set(xscale="log", yscale="log", xlabel="ε: W2 to be reached", title=titles[target])
+        label_round_numbers(axis.xaxis)
+        label_round_numbers(axis.yaxis)
+        axis.legend()
+    axes[0].set_ylabel("gradients, over log(W2 of the start/ε)")
+    plots.save(figure, file)
+
+
+def _draw_scheme(axis: Any, own: list[Row], fitted: Row) -> None:
+    epsilons, counts = ([row[key] for row in own] for key in ("w2", "gradients_over_logarithm"))
+    color, exponent = COLORS[fitted["scheme"]], fitted["exponent"]
+    label = f"{LABELS[fitted['scheme']]}: ε^-({exponent:.2f} ± {fitted['exponent_margin']:.2f})"
+    axis.plot(epsilons, counts, color=color, marker="o", linestyle="none", label=label)
+    scale = geometric_mean(counts) * geometric_mean(epsilons) ** exponent
+    axis.plot(epsilons, [scale * epsilon**-exponent for epsilon in epsilons], color=color, alpha=0.6)

@@ -1,0 +1,338 @@
+"""The error of the particles along a run: a distance to the target against iterations, step size by step size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import cycle, product
+from typing import Annotated, Any, Literal
+
+import torch
+from torch import Tensor
+
+from ..brownian.noise import Stream, derive_seed, draw_uniform
+from ..metrics import corrected_wasserstein2_squared, energy_distance_squared, kernel_stein_discrepancy
+from ..potentials import GaussianMixture, LogisticRegression, Potential
+from ..sampling import NonFiniteStateError, sample
+from ..sde import Langevin
+from . import plots
+from .base import Conclusion, Context, Finding, Result, Row
+from .config import ConfigError, Count, Dimension, Positive, Range, Seed
+from .reference_draws import Reference, reference_draws
+
+LABELS = {"em": "EM", "srk-ld": "SRK-LD"}
+LINES = {"em": "--", "srk-ld": "-"}
+KSD_LIMIT = 0.002  # the paper's, of the squared discrepancy of reference particles
+_CHAIN, _SUBSAMPLE, _EXACT = range(3)  # what seeds are for
+
+
+@dataclass(frozen=True)
+class Metric:
+    """An error in terms of ``clouds`` independent clouds of either law, stacked."""
+
+    label: str
+    clouds: int
+    between: Callable[[Tensor, Tensor], Tensor]
+
+
+def _corrected(x: Tensor, y: Tensor) -> Tensor:
+    estimate = corrected_wasserstein2_squared(*x.chunk(2), *y.chunk(2))
+    assert isinstance(estimate, Tensor)
+    return estimate
+
+
+METRICS = {
+    "w2": Metric("W2²", 2, _corrected),
+    "energy": Metric("squared energy distance", 1, energy_distance_squared),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A density, the step sizes to take on it, and the point (start, ..., start) that all particles leave from."""
+
+    kind: Literal["mixture", "regression"]
+    dim: Dimension
+    step_sizes: tuple[Positive, ...]
+    start: float
+    observations: Count | None = None  # of the regression
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}-d{self.dim}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind}, d = {self.dim}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Both schemes at every target's step sizes, by one metric."""
+
+    metric: Literal["w2", "energy"]
+    targets: tuple[Target, ...]
+    iterations: tuple[Count, ...]  # after which the error is measured
+    plateau: Count  # how many of the last of them are averaged
+    particles: Count  # of a cloud; W2² takes two clouds of particles and two of the target
+    repeats: Annotated[int, Range(2, 10**6)]  # independent runs, for the standard error
+    reference: Reference = field(default_factory=Reference)
+    data_seed: Seed = 0  # of the regression's data
+
+    def __post_init__(self) -> None:
+        if len({target.name for target in self.targets}) < len(self.targets):
+            raise ConfigError("targets: a kind and dimension is there twice; give its step sizes in one entry")
+        if any(target.kind == "regression" and target.observations is None for target in self.targets):
+            raise ConfigError("targets: a regression needs observations")
+        needed = 2 * METRICS[self.metric].clouds * self.particles
+        if self.reference.particles < needed:
+            raise ConfigError(
+                f"reference.particles: {needed} or more are needed for disjoint clouds of "
+                f"{self.particles}; got {self.reference.particles}"
+            )
+
+
+Case = tuple[Target, str, float, int]  # with scheme, step size and repeat
+
+
+def plan(settings: Settings) -> list[str]:
+    return [*map(_reference_unit, settings.targets), *(_unit(*case) for case in _cases(settings))]
+
+
+def _cases(settings: Settings) -> Iterator[Case]:
+    for target in settings.targets:
+        yield from product((target,), LABELS, target.step_sizes, range(settings.repeats))
+
+
+def _unit(target: Target, scheme: str, h: float, repeat: int) -> str:
+    return f"{target.name}-{scheme}-h{h:g}-run{repeat}"
+
+
+def _reference_unit(target: Target) -> str:
+    return f"reference-{target.name}"
+
+
+def measure(settings: Settings, unit: str, context: Context) -> Result:
+    for target in settings.targets:
+        if unit == _reference_unit(target):
+            return measure_reference(settings, target, context)
+    return measure_trace(settings, next(case for case in _cases(settings) if _unit(*case) == unit), context)
+
+
+def measure_reference(settings: Settings, target: Target, context: Context) -> Result:
+    """The error that draws of the target itself show, and for draws of a chain their Stein discrepancy."""
+    metric, potential = METRICS[settings.metric], potential_of(settings, target, context)
+    pool = draws_of(settings, potential, context)
+    floor = []
+    for repeat in range(settings.repeats):
+        drawn = chosen(pool, 2 * metric.clouds * settings.particles, seed=_seed(context, _EXACT, repeat), step=0)
+        floor.append(float(metric.between(*drawn.chunk(2))))
+    result: Result = {"floor": torch.tensor(floor, dtype=torch.float64)}
+    if target.kind == "regression":
+        stein = partial(kernel_stein_discrepancy, pool, lambda x: -potential.grad(x), squared=True)
+        result |= {f"ksd_squared_{kind.lower()}": float(stein(statistic=kind)) for kind in "VU"}
+    return result
+
+
+def measure_trace(settings: Settings, case: Case, context: Context) -> Result:
+    """The errors of one run; schemes and step sizes share seeds, so that their runs make pairs."""
+    target, scheme, h, repeat = case
+    metric, potential = METRICS[settings.metric], potential_of(settings, target, context)
+    pool, count = draws_of(settings, potential, context), metric.clouds * settings.particles
+    start = torch.full((count, target.dim), target.start, dtype=context.dtype, device=context.device)
+    seed = _seed(context, _CHAIN, repeat)
+    states = states_along(potential, start, scheme, h, sorted(settings.iterations), seed=seed, context=context)
+    errors = []
+    for iteration, state in _progress(states, unit=_unit(*case), total=len(settings.iterations), context=context):
+        exact = chosen(pool, count, seed=_seed(context, _SUBSAMPLE, repeat), step=iteration)
+        errors.append(float(metric.between(state.double(), exact)))
+    errors += [math.inf] * (len(settings.iterations) - len(errors))  # where particles are no longer finite
+    return {"errors": torch.tensor(errors, dtype=torch.float64)}
+
+
+def states_along(
+    potential: Potential,
+    start: Tensor,
+    scheme: str,
+    h: float,
+    iterations: list[int],
+    *,
+    seed: int,
+    context: Context,
+) -> Iterator[tuple[int, Tensor]]:
+    """The particles after each of the iterations; ends early where they are no longer finite."""
+    sde, state, done = Langevin(potential), start, 0
+    for iteration in iterations:
+        if iteration > done:
+            try:
+                run = sample(
+                    sde,
+                    state,
+                    integrator=scheme,
+                    step_size=h,
+                    first_step=done,
+                    num_steps=iteration - done,
+                    seed=seed,
+                    compile=context.compile,
+                )
+            except NonFiniteStateError:
+                return
+            state, done = run.final, run.step
+        yield iteration, state
+
+
+def potential_of(settings: Settings, target: Target, context: Context) -> Potential:
+    """½N(a, I) + ½N(-a, I) with ‖a‖² = ½, or the paper's logistic regression on synthetic data."""
+    if target.kind == "mixture":
+        shift = torch.full((target.dim,), (2.0 * target.dim) ** -0.5, dtype=context.dtype)
+        return GaussianMixture(shift).to(context.device)
+    assert target.observations is not None
+    regression = LogisticRegression.synthetic(
+        target.observations, target.dim, seed=settings.data_seed, dtype=context.dtype
+    )
+    return regression.to(context.device)
+
+
+def draws_of(settings: Settings, potential: Potential, context: Context) -> Tensor:
+    """A pool of draws of the target: exact ones, or a fine chain's."""
+    if isinstance(potential, GaussianMixture):
+        return potential.sample((settings.reference.particles,), seed=_seed(context, _EXACT, 0))
+    assert isinstance(potential, LogisticRegression)
+    return reference_draws(potential, settings.reference, context)
+
+
+def chosen(pool: Tensor, count: int, *, seed: int, step: int) -> Tensor:
+    """Points of the pool without replacement, in float64."""
+    keys = draw_uniform((len(pool), 1), seed=seed, stream=Stream.SUBSAMPLE, step=step, device=torch.device("cpu"))
+    return pool[keys[:, 0].argsort(stable=True)[:count].to(pool.device)].double()
+
+
+def _seed(context: Context, purpose: int, repeat: int) -> int:
+    return derive_seed(derive_seed(context.seed, purpose), repeat)
+
+
+def _progress(states: Iterator[tuple[int, Tensor]], *, unit: str, total: int, context: Context) -> Any:
+    from tqdm import tqdm
+
+    return tqdm(states, desc=unit, unit="point", total=total, leave=False, disable=not context.progress)
+
+
+def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
+    rows, plateaus = trace_rows(settings, results), plateau_rows(settings, results)
+    references = [_reference_row(settings, target, results) for target in settings.targets]
+    return Conclusion(
+        tables={"traces": rows, "plateaus": plateaus, "references": references},
+        figures={"traces": partial(draw, settings, rows, references)},
+        findings=findings(settings, plateaus, references),
+    )
+
+
+def _runs(settings: Settings, results: Mapping[str, Result], target: Target, scheme: str, h: float) -> Tensor:
+    """(repeats, iterations)"""
+    return torch.stack([results[_unit(target, scheme, h, k)]["errors"] for k in range(settings.repeats)])
+
+
+def mean_and_error(values: Tensor) -> tuple[float, float]:
+    """Over repeats, the first dimension; a mean that is not finite has no error to speak of."""
+    mean = float(values.mean())
+    return mean, float(values.std()) / math.sqrt(len(values)) if math.isfinite(mean) else 0.0
+
+
+def trace_rows(settings: Settings, results: Mapping[str, Result]) -> list[Row]:
+    rows: list[Row] = []
+    for target in settings.targets:
+        for scheme, h in product(LABELS, target.step_sizes):
+            runs = _runs(settings, results, target, scheme, h)
+            for iteration, values in zip(sorted(settings.iterations), runs.unbind(1), strict=True):
+                where = {"target": target.name, "scheme": scheme, "step_size": h, "iteration": iteration}
+                rows.append(where | dict(zip(("error", "standard_error"), mean_and_error(values), strict=True)))
+    return rows
+
+
+def plateau_rows(settings: Settings, results: Mapping[str, Result]) -> list[Row]:
+    """The mean of the last points, scheme by scheme, and how much higher Euler-Maruyama's is in the same repeat."""
+    rows: list[Row] = []
+    for target in settings.targets:
+        for h in target.step_sizes:
+            em, srk = (_runs(settings, results, target, scheme, h)[:, -settings.plateau :].mean(1) for scheme in LABELS)
+            row: Row = {"target": target.name, "step_size": h}
+            for name, values in (("em", em), ("srk_ld", srk), ("difference", em - srk)):
+                row[name], row[f"{name}_standard_error"] = mean_and_error(values)
+            rows.append(row)
+    return rows
+
+
+def _reference_row(settings: Settings, target: Target, results: Mapping[str, Result]) -> Row:
+    result = results[_reference_unit(target)]
+    floor, error = mean_and_error(result["floor"])
+    return {
+        "target": target.name,
+        "draws": "exact" if target.kind == "mixture" else "chain",
+        "particles": settings.reference.particles,
+        "ksd_squared_v": result.get("ksd_squared_v", ""),
+        "ksd_squared_u": result.get("ksd_squared_u", ""),
+        "error_of_draws": floor,
+        "standard_error": error,
+    }
+
+
+def findings(settings: Settings, plateaus: list[Row], references: list[Row]) -> list[Finding]:
+    """SRK-LD settles lower than Euler-Maruyama, by more than chance gives; a simulated reference is a faithful one."""
+    found: list[Finding] = []
+    titles = {target.name: target.title for target in settings.targets}
+    for row in plateaus:
+        em, srk = (f"{row[name]:.3g} ± {row[f'{name}_standard_error']:.2g}" for name in ("em", "srk_ld"))
+        place = f"{titles[row['target']]}, h = {row['step_size']:g}"
+        text = f"{place}: {METRICS[settings.metric].label} settles at {em} with Euler-Maruyama, {srk} with SRK-LD"
+        found.append(Finding(text, row["difference"] > 2 * row["difference_standard_error"]))
+    for row in references:
+        if row["draws"] == "chain":
+            squared = row["ksd_squared_v"]
+            text = (
+                f"{titles[row['target']]}: the squared KSD of {row['particles']} reference particles is {squared:.2g}"
+            )
+            found.append(Finding(f"{text}; the paper asks for less than {KSD_LIMIT:g}", squared < KSD_LIMIT))
+    return found
+
+
+def draw(settings: Settings, rows: list[Row], references: list[Row], file: Any) -> None:
+    """A panel for each target: color for step size, line for scheme. The energy's V-statistic is above 0 for
+    draws of the target too."""
+    figure, axes = plots.panels(len(settings.targets), width=4.8)
+    for axis, target, reference in zip(axes, settings.targets, references, strict=True):
+        own = [row for row in rows if row["target"] == target.name]
+        for (h, color), scheme in product(zip(target.step_sizes, cycle(plots.COLORS), strict=False), LABELS):
+            shown = [row for row in own if (row["scheme"], row["step_size"]) == (scheme, h)]
+            axis.errorbar(
+                [row["iteration"] for row in shown if math.isfinite(row["error"])],
+                [row["error"] for row in shown if math.isfinite(row["error"])],
+                yerr=[2 * row["standard_error"] for row in shown if math.isfinite(row["error"])],
+                color=color,
+                linestyle=LINES[scheme],
+                marker="." if scheme == "srk-ld" else "x",
+                markersize=5,
+                capsize=2,
+                linewidth=1.2,
+                label=f"{LABELS[scheme]} ({h:g})",
+            )
+        if settings.metric == "energy":
+            axis.axhline(reference["error_of_draws"], color="0.5", linestyle=":", label="draws of the target")
+            axis.set_yscale("log")
+        else:
+            _show_signed(axis, own)
+        axis.set(xlabel="iterations", title=target.title, ylim=(None, 8 * axis.get_ylim()[1]))  # room for the legend
+        axis.legend(fontsize=8, title="scheme (step size)", title_fontsize=8, loc="upper right")
+    axes[0].set_ylabel(f"{METRICS[settings.metric].label} to the target\n(bars: 2 standard errors)")
+    plots.save(figure, file)
+
+
+def _show_signed(axis: Any, rows: list[Row]) -> None:
+    """A logarithmic axis that is linear around 0, for an estimate that is 0 on average when laws are equal."""
+    finite = [row for row in rows if math.isfinite(row["error"])] or [{"error": 0.0, "standard_error": 0.0}]
+    errors = sorted(row["standard_error"] for row in finite)
+    linear = 10.0 ** math.ceil(math.log10(errors[len(errors) // 2] + 1e-12))
+    axis.set_yscale("symlog", linthresh=linear)
+    axis.set_ylim(bottom=1.1 * min(-linear / 2, *(row["error"] - 2 * row["standard_error"] for row in finite)))
+    axis.axhline(0.0, color="0.8", linewidth=0.8, zorder=0)

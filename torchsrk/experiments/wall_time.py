@@ -1,0 +1,274 @@
+"""W2² against seconds on the mixture: what a step costs, and which scheme is first at a given error.
+
+Errors come from the law of the chain, which is known (see laws.py); clouds of particles confirm it. Only the rounds
+read a clock.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice, product
+from statistics import median, quantiles
+from typing import Annotated, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..brownian.noise import Stream, derive_seed, fill_normal
+from ..metrics import corrected_wasserstein2_squared
+from ..potentials import GaussianMixture
+from ..sampling import Run, sample
+from ..sde import Langevin
+from . import plots
+from .base import Conclusion, Context, Finding, Result, Row
+from .config import Count, Dimension, Positive, Range
+from .laws import LineMixture, gaussian_errors, line_errors
+
+LABELS = {"em": "Euler-Maruyama", "srk-ld": "SRK-LD"}
+COLORS = dict(zip(LABELS, plots.COLORS, strict=False))
+StepSize = Annotated[float, Range(0.0, 1.5, above=True)]  # from 2 on both schemes diverge
+_SEPARATION = math.sqrt(0.5)  # ‖a‖
+_BELOW = 0.1  # W2² where the corrected estimator's own bias is small against its noise
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Chains from N(start_shift·1, I); every step size competes for the time to an error."""
+
+    dim: Dimension
+    step_sizes: tuple[StepSize, ...]
+    shown: tuple[StepSize, ...]  # step sizes drawn, and confirmed with clouds of particles
+    levels: tuple[Positive, ...]  # of W2² to be reached, falling
+    particles: Count  # of the runs that are timed
+    steps: Count  # of the runs that are timed
+    rounds: Annotated[int, Range(2, 10**4)]
+    points: Count  # of a cloud whose error is estimated
+    repeats: Annotated[int, Range(2, 10**4)]
+    start_shift: Positive = 2.0  # of every coordinate; only the mean has far to go, and it overshoots with no scheme
+    time: Positive = 12.0  # how far the chains are followed
+
+
+class Reached(NamedTuple):
+    """The first of a scheme's step sizes at a level: its steps and their seconds."""
+
+    step_size: float
+    steps: int
+    seconds: float
+
+
+def plan(settings: Settings) -> list[str]:
+    errors = [_law(*case) for case in product(LABELS, settings.step_sizes)]
+    clouds = [_cloud(*case) for case in product(LABELS, settings.shown)]
+    return errors + clouds + [f"round-{number}" for number in range(settings.rounds)]
+
+
+def _law(scheme: str, h: float) -> str:
+    return f"law-{scheme}-h{h:g}"
+
+
+def _cloud(scheme: str, h: float) -> str:
+    return f"cloud-{scheme}-h{h:g}"
+
+
+def measure(settings: Settings, unit: str, context: Context) -> Result:
+    for scheme, h in product(LABELS, (*settings.step_sizes, *settings.shown)):
+        if unit == _law(scheme, h):
+            return {"w2_squared": law_errors(settings, scheme, h)}
+        if unit == _cloud(scheme, h):
+            return {"estimates": _cloud_errors(settings, scheme, h, context)}
+    return _race(settings, int(unit.removeprefix("round-")), context)
+
+
+def law_errors(settings: Settings, scheme: str, h: float) -> Tensor:
+    """W2² after every step: along a by quadrature, across a in closed form."""
+    count, shift = math.ceil(settings.time / h), settings.start_shift * math.sqrt(settings.dim)  # all of it along a
+    line = line_errors(LineMixture(_SEPARATION), scheme, step_size=h, mean=shift, deviation=1.0)
+    along = torch.tensor(list(islice(line, count)), dtype=torch.float64)
+    steps = torch.arange(1, count + 1)
+    across = gaussian_errors(scheme, step_size=h, curvature=1.0, mean=0.0, variance=1.0, steps=steps)
+    return along + (settings.dim - 1) * across
+
+
+def _cloud_errors(settings: Settings, scheme: str, h: float, context: Context) -> Tensor:
+    """Corrected estimates of W2² at the end, one a repeat."""
+    target, steps, estimates = _mixture(settings, context), math.ceil(settings.time / h), []
+    for repeat in range(settings.repeats):
+        seed = derive_seed(context.seed, repeat)
+        run = _run(settings, scheme, h, particles=2 * settings.points, steps=steps, seed=seed, context=context)
+        exact = target.sample((2 * settings.points,), seed=derive_seed(context.seed + 1, repeat))
+        clouds = (*run.final.double().chunk(2), *exact.double().chunk(2))
+        estimates.append(float(corrected_wasserstein2_squared(*clouds)))  # type: ignore[arg-type]
+    return torch.tensor(estimates, dtype=torch.float64)
+
+
+def _race(settings: Settings, number: int, context: Context) -> Result:
+    """Seconds a step; the schemes take turns, and the first changes from round to round.
+
+    A run's own start (finding the compiled program, checks) is that of a short run, and taken off.
+    """
+    runs = {
+        scheme: partial(
+            _run, settings, scheme, settings.shown[0], particles=settings.particles, seed=number, context=context
+        )
+        for scheme in LABELS
+    }
+    for run in runs.values():
+        run(steps=1)  # what is compiled, is compiled here
+    seconds = {}
+    for scheme in sorted(runs, reverse=bool(number % 2)):
+        short, whole = (_clocked(partial(runs[scheme], steps=steps)) for steps in (1, settings.steps + 1))
+        seconds[scheme] = (whole - short) / settings.steps
+    return seconds
+
+
+def _clocked(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def _run(settings: Settings, scheme: str, h: float, *, particles: int, steps: int, seed: int, context: Context) -> Run:
+    start = torch.empty(particles, settings.dim, dtype=context.dtype, device=context.device)
+    fill_normal(start, seed=seed, stream=Stream.START).add_(settings.start_shift)
+    sde = Langevin(_mixture(settings, context))
+    return sample(sde, start, integrator=scheme, step_size=h, num_steps=steps, seed=seed, compile=context.compile)
+
+
+def _mixture(settings: Settings, context: Context) -> GaussianMixture:
+    entry = _SEPARATION / math.sqrt(settings.dim)
+    return GaussianMixture(torch.full((settings.dim,), entry, dtype=context.dtype, device=context.device))
+
+
+def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
+    rounds = [results[f"round-{number}"] for number in range(settings.rounds)]
+    cost = {scheme: median(times[scheme] for times in rounds) for scheme in LABELS}
+    traces = _trace_rows(settings, results, cost)
+    clouds = _cloud_rows(settings, results)
+    reached = _reached_rows(settings, results, cost)
+    costs = [{"round": number, **times} for number, times in enumerate(rounds)]
+    found = [_cost_finding(rounds), *_reached_findings(reached), _cloud_finding(clouds)]
+    return Conclusion(
+        tables={"traces": traces, "clouds": clouds, "time_to_error": reached, "seconds_a_step": costs},
+        figures={"wall_time": partial(draw, settings, traces, reached)},
+        findings=found,
+    )
+
+
+def _trace_rows(settings: Settings, results: Mapping[str, Result], cost: Mapping[str, float]) -> list[Row]:
+    return [
+        {"scheme": scheme, "step_size": h, "step": step, "seconds": step * cost[scheme], "w2_squared": error}
+        for scheme, h in product(LABELS, settings.step_sizes)
+        for step, error in enumerate(results[_law(scheme, h)]["w2_squared"].tolist(), start=1)
+    ]
+
+
+def _cloud_rows(settings: Settings, results: Mapping[str, Result]) -> list[Row]:
+    return [
+        {
+            "scheme": scheme,
+            "step_size": h,
+            "w2_squared": float(results[_cloud(scheme, h)]["estimates"].mean()),
+            "standard_error": float(results[_cloud(scheme, h)]["estimates"].std()) / math.sqrt(settings.repeats),
+            "law": float(results[_law(scheme, h)]["w2_squared"][-1]),
+        }
+        for scheme, h in product(LABELS, settings.shown)
+    ]
+
+
+def _reached_rows(settings: Settings, results: Mapping[str, Result], cost: Mapping[str, float]) -> list[Row]:
+    rows = []
+    for level, scheme in product(settings.levels, LABELS):
+        curves = {h: results[_law(scheme, h)]["w2_squared"] for h in settings.step_sizes}
+        first = first_at(level, curves, cost[scheme])
+        rows.append({"w2_squared": level, "scheme": scheme, **first._asdict()})
+    return rows
+
+
+def first_at(level: float, curves: Mapping[float, Tensor], cost: float) -> Reached:
+    """The step size that is soonest below the level for good; infinitely late where none is.
+
+    For good: a law that shrinks past the target's has no error for a moment, and that moment is not known to a user.
+    """
+    best = Reached(math.nan, 0, math.inf)
+    for h, errors in curves.items():
+        above = (errors > level).nonzero()
+        steps = int(above[-1]) + 2 if len(above) else 1
+        if steps <= len(errors) and steps * cost < best.seconds:
+            best = Reached(h, steps, steps * cost)
+    return best
+
+
+def _cost_finding(rounds: list[Result]) -> Finding:
+    low, middle, high = quantiles([times["srk-ld"] / times["em"] for times in rounds], n=4, method="inclusive")
+    text = (
+        f"a step of SRK-LD takes {middle:.2f} times as long as one of Euler-Maruyama (quartiles {low:.2f} to "
+        f"{high:.2f}, {len(rounds)} rounds), for three times the gradients; the paper saw about 2.5"
+    )
+    return Finding(text, 1.5 < middle < 4)
+
+
+def _reached_findings(rows: list[Row]) -> list[Finding]:
+    """Rows come in pairs, Euler-Maruyama's and SRK-LD's, of falling levels."""
+    pairs = list(zip(rows[::2], rows[1::2], strict=True))
+    ratios = [em["seconds"] / srk["seconds"] for em, srk in pairs]
+    em, srk = pairs[-1]
+    least = (
+        f"W2² ≤ {em['w2_squared']:g} is reached after {_milliseconds(em)} with Euler-Maruyama and after "
+        f"{_milliseconds(srk)} with SRK-LD, each at its best step size: {ratios[-1]:.2f} times sooner"
+    )
+    shown = ", ".join(f"{ratio:.2f} at {em['w2_squared']:g}" for ratio, (em, _) in zip(ratios, pairs, strict=True))
+    growing = f"the smaller the error, the more SRK-LD gains: times sooner by W2² are {shown}"
+    return [Finding(least, ratios[-1] > 1), Finding(growing, len(pairs) > 1 and ratios[-1] > ratios[0])]
+
+
+def _milliseconds(row: Row) -> str:
+    return f"{1000 * row['seconds']:.3g} ms ({row['steps']} steps of {row['step_size']:g})"
+
+
+def _cloud_finding(rows: list[Row]) -> Finding:
+    near = [row for row in rows if row["law"] < _BELOW]
+    apart = [abs(row["w2_squared"] - row["law"]) / row["standard_error"] for row in near]
+    text = (
+        f"clouds of particles have the errors of the law: at most {max(apart, default=0.0):.1f} standard errors apart "
+        f"in {len(near)} cases with W2² < {_BELOW:g}"
+    )
+    return Finding(text, bool(near) and max(apart) < 5)
+
+
+def draw(settings: Settings, traces: list[Row], reached: list[Row], file: Any) -> None:
+    """Errors over time, and the time to an error."""
+    figure, (left, right) = plots.panels(2)
+    for scheme, (rank, h) in product(LABELS, enumerate(sorted(settings.shown), start=1)):
+        _draw_trace(left, traces, scheme, h, 0.2 + 0.8 * (rank / len(settings.shown)))
+    left.set(xscale="log", yscale="log", xlabel="milliseconds", ylabel="W2² to the target")
+    left.set_title(f"mixture, d = {settings.dim}, {settings.particles} particles")
+    left.legend(fontsize=8, loc="lower left")
+    for scheme in LABELS:
+        own = [row for row in reached if row["scheme"] == scheme and math.isfinite(row["seconds"])]
+        times = [1000 * row["seconds"] for row in own]
+        right.plot([row["w2_squared"] for row in own], times, color=COLORS[scheme], marker="o", label=LABELS[scheme])
+    right.set(xscale="log", yscale="log", xlabel="W2² to be reached", ylabel="milliseconds to it")
+    label_round_numbers(right.xaxis)
+    label_round_numbers(right.yaxis)
+    right.set_title("at the best step size")
+    right.legend()
+    plots.save(figure, file)
+
+
+def _draw_trace(axis: Any, traces: list[Row], scheme: str, h: float, shade: float) -> None:
+    own = [row for row in traces if (row["scheme"], row["step_size"]) == (scheme, h)]
+    times, errors = [1000 * row["seconds"] for row in own], [row["w2_squared"] for row in own]
+    axis.plot(times, errors, color=COLORS[scheme], alpha=shade, label=f"{LABELS[scheme]} ({h:g})")
+
+
+def label_round_numbers(axis: Any) -> None:
+    """Ticks of a logarithmic axis at 1, 2 and 5 times powers of ten: what spans one decade gets labels too."""
+    low, high = axis.get_view_interval()
+    ticks = [digit * 10.0**power for power in range(-9, 10) for digit in (1, 2, 5)]
+    inside = [tick for tick in ticks if low <= tick <= high]
+    axis.set_ticks(inside, labels=[f"{tick:g}" for tick in inside])
+    axis.set_ticks([], minor=True)
