@@ -159,7 +159,7 @@ def test_gaussian_closed_form():
 @pytest.mark.parametrize("dim", [2, 10, 20])
 @pytest.mark.parametrize("panel", ["mean", "covariance"])
 def test_correction_lowers_the_bias(dim, panel):
-    """The paper's two panels at 200 points; scripts/measure_w2_bias.py has them at 1000 with 100 repeats."""
+    """The paper's two panels at 200 points; configs/w2_bias.yaml has them at more."""
     mean = torch.ones(dim) if panel == "mean" else torch.zeros(dim)
     covariance = torch.eye(dim) if panel == "mean" else torch.eye(dim) / 2 + torch.ones(dim, dim) / 5
     exact = float(gaussian_wasserstein2_squared(torch.zeros(dim), torch.eye(dim), mean, covariance))
