@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 
@@ -18,3 +19,8 @@ def replace_file(file: Path, content: bytes) -> None:
         unfinished.replace(file)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def is_unfinished(file: Path) -> bool:
+    """Whether this is what a process that was killed left of a file it was writing."""
+    return re.fullmatch(r"\..+\.\d+", file.name) is not None

@@ -89,12 +89,16 @@ def test_killed_at_twenty_moments(config, tmp_path):
     length = time.perf_counter() - start
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     moments, midway = random.Random(0), 0
-    for _ in range(20):
+    for attempt in range(20):
+        before = len(list(output.glob("units/*")))
+        # By turns at any moment, and right after a unit: so that some kills are in the middle on any machine.
+        deadline = time.perf_counter() + (60.0 if attempt % 2 else moments.uniform(0.3, 0.9) * length)
         with subprocess.Popen([*command, str(output), "--resume"], **pipes) as process:
-            try:
-                process.wait(moments.uniform(0.3, 0.9) * length)
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGKILL)
+            while process.poll() is None and time.perf_counter() < deadline:
+                if attempt % 2 and len(list(output.glob("units/*"))) > before:
+                    break
+                time.sleep(0.005)
+            process.send_signal(signal.SIGKILL)
             _, errors = process.communicate()
         assert process.returncode in (0, -signal.SIGKILL), errors
         midway += 0 < len(list(output.glob("units/*.safetensors"))) < 6
@@ -127,6 +131,13 @@ def test_one_run_at_a_time(tmp_path):
         pass
     with RunFolder(tmp_path / "run", "a: 1\n", resume=True):
         pass
+
+
+def test_what_a_killed_write_left_is_cleared(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".config.yaml.123").write_text("a")
+    with RunFolder(tmp_path / "run", "a: 1\n", resume=False) as folder:
+        assert sorted(file.name for file in folder.path.iterdir()) == [".lock", "config.yaml"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "swapped", "foreign", "other seed"])

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from ..checkpoints import CheckpointError, load_checkpoint, save_checkpoint
-from ..files import replace_file
+from ..files import is_unfinished, replace_file
 from .base import Result, Row
 
 _CONFIG, _LOCK = "config.yaml", ".lock"
@@ -40,12 +40,14 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise FolderError(f"{self.path} is a file: give another --output")
         holds_run = (self.path / _CONFIG).exists()
-        if not holds_run and self.path.exists() and any(entry.name != _LOCK for entry in self.path.iterdir()):
+        if not holds_run and self.path.exists() and any(map(_is_foreign, self.path.iterdir())):
             raise FolderError(f"{self.path} holds files that are no run's: give another --output")
         if holds_run and not self._resume:
             raise FolderError(f"{self.path} holds a run: --resume goes on with it, another --output starts a new one")
         self.path.mkdir(parents=True, exist_ok=True)
         self._take_lock()
+        for left in filter(is_unfinished, self.path.rglob(".*")):
+            left.unlink()
         if holds_run:
             self._check_config()
         else:
@@ -107,6 +109,10 @@ class RunFolder:
         draw(picture)
         replace_file(self.path / f"{name}.png", picture.getvalue())
         return self.path / f"{name}.png"
+
+
+def _is_foreign(entry: Path) -> bool:
+    return entry.name != _LOCK and not is_unfinished(entry)
 
 
 def _changed_keys(before: str, now: str) -> list[str]:
