@@ -22,7 +22,7 @@ ALLOWED = {
     "metrics": {"brownian"},
     "experiments": {
         *("distributions", "reference", "sampling", "integrators", "sde", "potentials", "brownian", "metrics"),
-        *("checkpoints", "files", "compiled"),
+        *("checkpoints", "files", "compiled", "blocks"),
     },
     "cli": {"experiments", "checkpoints", "sampling"},
     "reference": {"sampling", "integrators", "sde", "brownian"},

@@ -54,7 +54,7 @@ class Blocks:
         """Within: torch runs each operation on one thread, and a pool of as many threads as torch had is at hand."""
         workers = min(torch.get_num_threads(), len(self.starts)) if self._one_thread_each else 1
         with (
-            _one_torch_thread() if self._one_thread_each else nullcontext(),
+            one_torch_thread() if self._one_thread_each else nullcontext(),
             ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool,
         ):
             self._pool = pool if workers > 1 else None
@@ -73,7 +73,8 @@ class Blocks:
 
 
 @contextmanager
-def _one_torch_thread() -> Iterator[None]:
+def one_torch_thread() -> Iterator[None]:
+    """Within: torch runs each operation on one thread."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

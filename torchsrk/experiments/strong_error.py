@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle, product
@@ -13,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..blocks import one_torch_thread
 from ..brownian import FreshNoise, Increment, MrongowiusRoesslerLevyArea, Needs, StepNormals
 from ..brownian.noise import derive_seed
 from ..integrators import SRKID, EulerMaruyama
@@ -100,24 +100,14 @@ def follow(settings: Settings, target: NonConvex, x0: Tensor, seed: int, context
     )
     em = srk_id = drawn = em_fine = truth = x0
     for k in tqdm(range(settings.iterations), unit="iteration", leave=False, disable=not context.progress):
-        with _one_thread(), torch.no_grad():
+        # Operations on few particles are short: threads would wait for each other most of the time.
+        with one_torch_thread(), torch.no_grad():
             path = composed(cells, k * count, count, h / count)
             em, srk_id = EM.step(sde, k * h, em, path), SRK_ID.step(sde, k * h, srk_id, path)
             drawn = SRK_ID.step(sde, k * h, drawn, with_drawn_area(path, derive_seed(seed, 0), k))
         em_fine = solve(em_fine, integrator=EM, first_step=k * count).final
         truth = solve(truth, integrator=SRK_ID, first_step=k * count).final
         yield torch.stack((em, srk_id, drawn, em_fine, truth))
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Operations on few particles are short: threads would wait for each other most of the time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def composed(noise: FreshNoise, first: int, count: int, dt: float) -> Increment:
