@@ -208,6 +208,7 @@ def _cost_finding(rounds: list[Result]) -> Finding:
         f"a step of SRK-LD takes {middle:.2f} times as long as one of Euler-Maruyama (quartiles {low:.2f} to "
         f"{high:.2f}, {len(rounds)} rounds), for three times the gradients; the paper saw about 2.5"
     )
+    # Three gradients for one, less what both pay alike; wide, since a shared machine scatters it from run to run.
     return Finding(text, 1.5 < middle < 4)
 
 
