@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torchsrk.experiments.base import Context
-from torchsrk.experiments.wall_time import LABELS, Settings, conclude, first_at, law_errors, measure, plan
+from torchsrk.experiments.wall_time import SCHEMES, Settings, conclude, first_at, law_errors, measure, plan
 
 SETTINGS = Settings(
     dim=20,
@@ -54,5 +54,5 @@ def test_findings_fail_on_wrong_numbers(results):
 
 def test_a_round_times_every_scheme():
     seconds = measure(SETTINGS, "round-1", CONTEXT)
-    assert set(seconds) == set(LABELS)
+    assert set(seconds) == set(SCHEMES)
     assert all(isinstance(value, float) for value in seconds.values())

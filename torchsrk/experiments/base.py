@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
+
+T = TypeVar("T")
 
 Result = dict[str, Any]  # tensors, numbers and text, as a checkpoint holds them
 Row = dict[str, Any]  # of a table
@@ -22,6 +24,12 @@ class Context:
     dtype: torch.dtype
     compile: bool
     progress: bool  # show a bar within the unit
+
+    def bar(self, items: Iterable[T], *, unit: str, total: int | None = None) -> Iterator[T]:
+        """The items, with a bar below that of the units which goes when they end."""
+        from tqdm import tqdm
+
+        return iter(tqdm(items, unit=unit, total=total, position=1, leave=False, disable=not self.progress))
 
 
 @dataclass(frozen=True)

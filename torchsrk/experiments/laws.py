@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from itertools import islice
 
 import numpy as np
 import torch
@@ -74,6 +76,25 @@ def line_errors(
         density = move @ density
         density = density / density.sum()
         yield grid_error(target, grid, density)
+
+
+@cache
+def invariant_error(scheme: str, *, separation: float, dim: int, step_size: float, time: float = 40.0) -> float:
+    """W2² between the mixture with ‖a‖ = separation and the law that the scheme keeps there.
+
+    Infinite if it keeps none, and nan if quadrature does not find it (SRK-LD close to a step of 2).
+    """
+    factor, noise = linear_step(scheme, step_size=step_size, curvature=1.0)
+    if abs(factor) >= 1:
+        return math.inf
+    spread = math.sqrt(noise / (1 - factor**2))
+    line = line_errors(LineMixture(separation), scheme, step_size=step_size, mean=0.0, deviation=spread)
+    count = math.ceil(time / step_size)
+    try:
+        along = next(islice(line, count - 1, count))
+    except ArithmeticError:
+        return math.nan
+    return along + (dim - 1) * (spread - 1) ** 2
 
 
 def transition(target: LineMixture, scheme: str, *, step_size: float, grid: Tensor) -> Tensor:

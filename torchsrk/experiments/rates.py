@@ -22,7 +22,7 @@ from . import plots
 from .base import Conclusion, Context, Finding, Result, Row
 from .config import Count, Positive, Range
 from .laws import LineMixture, gaussian_errors, line_errors
-from .wall_time import COLORS, LABELS, label_round_numbers
+from .wall_time import COLORS, SCHEMES
 
 TABLE = {"em": 1.0, "srk-ld": 2.0 / 3.0}  # the paper's exponents: gradients of order ε^-this, up to logarithms
 ORDERS = {"em": 1, "srk-ld": 2}  # weak orders, and so those of the error of the invariant law on smooth potentials
@@ -71,7 +71,7 @@ def multiples(settings: Settings, scheme: str) -> list[float]:
 
 
 def cases(settings: Settings) -> list[tuple[str, str, float]]:
-    pairs = product(settings.targets, LABELS)
+    pairs = product(settings.targets, SCHEMES)
     return [(target, scheme, z) for target, scheme in pairs for z in multiples(settings, scheme)]
 
 
@@ -126,7 +126,7 @@ def steps_to(errors: Tensor, epsilon: float) -> int:
 def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
     rows = [
         _best_row(settings, results, target, scheme, number)
-        for target, scheme in product(settings.targets, LABELS)
+        for target, scheme in product(settings.targets, SCHEMES)
         for number in range(settings.errors)
     ]
     last = [
@@ -138,7 +138,7 @@ def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
         }
         for target, scheme, z in cases(settings)
     ]
-    exponents = [_exponent_row(settings, rows, last, *pair) for pair in product(settings.targets, LABELS)]
+    exponents = [_exponent_row(settings, rows, last, *pair) for pair in product(settings.targets, SCHEMES)]
     return Conclusion(
         tables={"gradients": rows, "invariant_errors": last, "exponents": exponents},
         figures={"rates": partial(draw, settings, rows, exponents)},
@@ -203,8 +203,9 @@ def _exponent_finding(row: Row) -> Finding:
         else f"better than the bound of Table 1 (ε^-{bound}): on a smooth target the law's error is of weak order"
     )
     text = (
-        f"{row['target']}: {LABELS[row['scheme']]} needs ε^-({row['exponent']:.3f} ± {row['exponent_margin']:.3f}) "
-        f"gradients, times log(1/ε), {verdict}; the error of its invariant law is of order "
+        f"{row['target']}: {plots.LABELS[row['scheme']]} needs "
+        f"ε^-({row['exponent']:.3f} ± {row['exponent_margin']:.3f}) gradients, times log(1/ε), {verdict}; "
+        f"the error of its invariant law is of order "
         f"h^({row['order_in_step_size']:.3f} ± {row['order_margin']:.3f})"
     )
     near = abs(row["exponent"] - reached) < 0.1 and abs(row["order_in_step_size"] - ORDERS[row["scheme"]]) < 0.2
@@ -212,7 +213,7 @@ def _exponent_finding(row: Row) -> Finding:
 
 
 def _gain_finding(rows: list[Row], target: str) -> Finding:
-    em, srk = ([row for row in rows if (row["target"], row["scheme"]) == (target, scheme)] for scheme in LABELS)
+    em, srk = ([row for row in rows if (row["target"], row["scheme"]) == (target, scheme)] for scheme in SCHEMES)
     ratios = [a["gradients"] / b["gradients"] for a, b in zip(em, srk, strict=True)]
     text = (
         f"{target}: Euler-Maruyama needs {ratios[0]:.2g} times the gradients of SRK-LD for W2 ≤ {em[0]['w2']:.2g}, and "
@@ -233,8 +234,8 @@ def draw(settings: Settings, rows: list[Row], exponents: list[Row], file: Any) -
             own = [row for row in rows if (row["target"], row["scheme"]) == (target, fitted["scheme"])]
             _draw_scheme(axis, own, fitted)
         axis.set(xscale="log", yscale="log", xlabel="ε: W2 to be reached", title=titles[target])
-        label_round_numbers(axis.xaxis)
-        label_round_numbers(axis.yaxis)
+        plots.label_round_numbers(axis.xaxis)
+        plots.label_round_numbers(axis.yaxis)
         axis.legend()
     axes[0].set_ylabel("gradients, over log(W2 of the start/ε)")
     plots.save(figure, file)
@@ -243,7 +244,7 @@ def draw(settings: Settings, rows: list[Row], exponents: list[Row], file: Any) -
 def _draw_scheme(axis: Any, own: list[Row], fitted: Row) -> None:
     epsilons, counts = ([row[key] for row in own] for key in ("w2", "gradients_over_logarithm"))
     color, exponent = COLORS[fitted["scheme"]], fitted["exponent"]
-    label = f"{LABELS[fitted['scheme']]}: ε^-({exponent:.2f} ± {fitted['exponent_margin']:.2f})"
+    label = f"{plots.LABELS[fitted['scheme']]}: ε^-({exponent:.2f} ± {fitted['exponent_margin']:.2f})"
     axis.plot(epsilons, counts, color=color, marker="o", linestyle="none", label=label)
     scale = geometric_mean(counts) * geometric_mean(epsilons) ** exponent
     axis.plot(epsilons, [scale * epsilon**-exponent for epsilon in epsilons], color=color, alpha=0.6)

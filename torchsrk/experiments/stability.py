@@ -19,7 +19,6 @@ from . import plots
 from .base import Conclusion, Context, Finding, Result, Row
 from .config import Count, Dimension, Range, Seed
 
-LABELS = {"em": "Euler-Maruyama", "srk-ld": "SRK-LD", "srk-id": "SRK-ID"}
 # SRK-LD serves additive noise alone; SRK-ID is Euler-Maruyama there.
 CASES = (
     ("mixture", "em"),
@@ -119,7 +118,7 @@ def measure(settings: Settings, unit: str, context: Context) -> Result:
     case = problem(settings, target, context)
     truth = _truth(settings, case, context)
     low, high = 0.1 * 2 / case.smoothness, 13 * 2 / case.far_smoothness
-    for _ in range(settings.bisections):
+    for _ in context.bar(range(settings.bisections), unit="step size"):
         middle = math.sqrt(low * high)
         stable = moment(settings, case, scheme, middle, context).mean < settings.bound * truth
         low, high = (middle, high) if stable else (low, middle)
@@ -176,8 +175,8 @@ def _limit_finding(settings: Settings, row: Row) -> Finding:
     times = row["largest_stable"] / row["linear_theory"]
     beyond = f", {times:.3g} times 2/L" if row["linear_theory_far_out"] > 1.001 * row["linear_theory"] else ""
     text = (
-        f"{row['target']}: {LABELS[row['scheme']]} is stable up to h = {row['largest_stable']:.3g}, {ratio:.2f} of "
-        f"linear theory's 2/(L far out){beyond}; at {settings.fraction:g} of it E‖x‖² is off by "
+        f"{row['target']}: {plots.LABELS[row['scheme']]} is stable up to h = {row['largest_stable']:.3g}, "
+        f"{ratio:.2f} of linear theory's 2/(L far out){beyond}; at {settings.fraction:g} of it E‖x‖² is off by "
         f"{row['error_near_largest']:.2g} times itself"
     )
     return Finding(text, 0.9 < ratio < 1.1)
@@ -193,7 +192,7 @@ def _error_findings(settings: Settings, rows: list[Row]) -> list[Finding]:
         better = other["scheme"] == "srk-ld"
         verdict = "closer" if better else "not closer"
         text = (
-            f"{em['target']}, h = {settings.fraction:g}·2/L: {LABELS[other['scheme']]} is {verdict} "
+            f"{em['target']}, h = {settings.fraction:g}·2/L: {plots.LABELS[other['scheme']]} is {verdict} "
             f"than Euler-Maruyama; E‖x‖² is off by {_shown(other)} and {_shown(em)} times itself"
         )
         found.append(Finding(text, errors[1] < errors[0] if better else errors[1] > 0.9 * errors[0]))
@@ -208,7 +207,7 @@ def draw(settings: Settings, rows: list[Row], file: Any) -> None:
     """The largest stable step beside linear theory, and the error near it."""
     figure, (left, right) = plots.panels(2)
     names = [f"{row['target']}\n{row['scheme']}" for row in rows]
-    colors = [plots.COLORS[list(LABELS).index(row["scheme"])] for row in rows]
+    colors = [plots.COLORS[list(plots.LABELS).index(row["scheme"])] for row in rows]
     left.bar(names, [row["largest_stable"] for row in rows], color=colors, alpha=0.7)
     for key, mark, label in (("linear_theory", "_", "2/L"), ("linear_theory_far_out", "x", "2/(L far out)")):
         left.plot(names, [row[key] for row in rows], color="black", marker=mark, linestyle="none", ms=14, label=label)

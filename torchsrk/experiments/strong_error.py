@@ -88,8 +88,6 @@ def follow(settings: Settings, target: NonConvex, x0: Tensor, seed: int, context
     The noise of a cell of the reference is a function of (seed, particle, cell), so the reference runs compiled, and
     the increment of a step is composed from the same cells: nothing of the path is stored.
     """
-    from tqdm import tqdm
-
     sde = ItoDiffusion(target, diffusion=target.scale, noise_type="isotropic")
     h, count = settings.step_size, settings.substeps
     # One term: the covariance of a cell's area is right with any number, and most of a step's comes from the cells' W.
@@ -99,7 +97,7 @@ def follow(settings: Settings, target: NonConvex, x0: Tensor, seed: int, context
         sample, sde, step_size=h / count, num_steps=count, seed=seed, levy_area=area, compile=context.compile
     )
     em = srk_id = drawn = em_fine = truth = x0
-    for k in tqdm(range(settings.iterations), unit="iteration", leave=False, disable=not context.progress):
+    for k in context.bar(range(settings.iterations), unit="iteration"):
         # Operations on few particles are short: threads would wait for each other most of the time.
         with one_torch_thread(), torch.no_grad():
             path = composed(cells, k * count, count, h / count)

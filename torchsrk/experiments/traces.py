@@ -20,11 +20,13 @@ from ..sde import Langevin
 from . import plots
 from .base import Conclusion, Context, Finding, Result, Row
 from .config import ConfigError, Count, Dimension, Positive, Range, Seed
+from .laws import invariant_error
 from .reference_draws import Reference, reference_draws
 
 LABELS = {"em": "EM", "srk-ld": "SRK-LD"}
 LINES = {"em": "--", "srk-ld": "-"}
 KSD_LIMIT = 0.002  # the paper's, of the squared discrepancy of reference particles
+_SEPARATION = math.sqrt(0.5)  # ‖a‖ of the mixture
 _CHAIN, _SUBSAMPLE, _EXACT = range(3)  # what seeds are for
 
 
@@ -137,19 +139,26 @@ def measure_reference(settings: Settings, target: Target, context: Context) -> R
 
 
 def measure_trace(settings: Settings, case: Case, context: Context) -> Result:
-    """The errors of one run; schemes and step sizes share seeds, so that their runs make pairs."""
+    """The errors of one run, and of the first the last cloud that is finite.
+
+    Schemes and step sizes share seeds, so that their runs make pairs.
+    """
     target, scheme, h, repeat = case
     metric, potential = METRICS[settings.metric], potential_of(settings, target, context)
     pool, count = draws_of(settings, potential, context), metric.clouds * settings.particles
     start = torch.full((count, target.dim), target.start, dtype=context.dtype, device=context.device)
     seed = _seed(context, _CHAIN, repeat)
     states = states_along(potential, start, scheme, h, sorted(settings.iterations), seed=seed, context=context)
-    errors = []
-    for iteration, state in _progress(states, unit=_unit(*case), total=len(settings.iterations), context=context):
+    errors, last = [], start
+    for iteration, state in context.bar(states, unit="point", total=len(settings.iterations)):
+        last = state
         exact = chosen(pool, count, seed=_seed(context, _SUBSAMPLE, repeat), step=iteration)
         errors.append(float(metric.between(state.double(), exact)))
     errors += [math.inf] * (len(settings.iterations) - len(errors))  # where particles are no longer finite
-    return {"errors": torch.tensor(errors, dtype=torch.float64)}
+    result: Result = {"errors": torch.tensor(errors, dtype=torch.float64)}
+    if repeat == 0:
+        result["samples"] = last[: settings.particles].cpu()
+    return result
 
 
 def states_along(
@@ -186,7 +195,7 @@ def states_along(
 def potential_of(settings: Settings, target: Target, context: Context) -> Potential:
     """½N(a, I) + ½N(-a, I) with ‖a‖² = ½, or the paper's logistic regression on synthetic data."""
     if target.kind == "mixture":
-        shift = torch.full((target.dim,), (2.0 * target.dim) ** -0.5, dtype=context.dtype)
+        shift = torch.full((target.dim,), _SEPARATION / math.sqrt(target.dim), dtype=context.dtype)
         return GaussianMixture(shift).to(context.device)
     assert target.observations is not None
     regression = LogisticRegression.synthetic(
@@ -213,12 +222,6 @@ def _seed(context: Context, purpose: int, repeat: int) -> int:
     return derive_seed(derive_seed(context.seed, purpose), repeat)
 
 
-def _progress(states: Iterator[tuple[int, Tensor]], *, unit: str, total: int, context: Context) -> Any:
-    from tqdm import tqdm
-
-    return tqdm(states, desc=unit, unit="point", total=total, leave=False, disable=not context.progress)
-
-
 def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
     rows, plateaus = trace_rows(settings, results), plateau_rows(settings, results)
     references = [_reference_row(settings, target, results) for target in settings.targets]
@@ -226,6 +229,7 @@ def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
         tables={"traces": rows, "plateaus": plateaus, "references": references},
         figures={"traces": partial(draw, settings, rows, references)},
         findings=findings(settings, plateaus, references),
+        samples={unit: result["samples"] for unit, result in results.items() if "samples" in result},
     )
 
 
@@ -260,8 +264,15 @@ def plateau_rows(settings: Settings, results: Mapping[str, Result]) -> list[Row]
             row: Row = {"target": target.name, "step_size": h}
             for name, values in (("em", em), ("srk_ld", srk), ("difference", em - srk)):
                 row[name], row[f"{name}_standard_error"] = mean_and_error(values)
-            rows.append(row)
+            rows.append(row | laws_of(settings, target, h))
     return rows
+
+
+def laws_of(settings: Settings, target: Target, h: float) -> Row:
+    """W2² of the schemes' exact laws on the mixture; empty where nothing like it is known."""
+    known = settings.metric == "w2" and target.kind == "mixture"
+    error = partial(invariant_error, separation=_SEPARATION, dim=target.dim, step_size=h)
+    return {f"{name}_law": error(scheme) if known else "" for name, scheme in (("em", "em"), ("srk_ld", "srk-ld"))}
 
 
 def _reference_row(settings: Settings, target: Target, results: Mapping[str, Result]) -> Row:
@@ -283,7 +294,7 @@ def findings(settings: Settings, plateaus: list[Row], references: list[Row]) -> 
     found: list[Finding] = []
     titles = {target.name: target.title for target in settings.targets}
     for row in plateaus:
-        em, srk = (f"{row[name]:.3g} ± {row[f'{name}_standard_error']:.2g}" for name in ("em", "srk_ld"))
+        em, srk = (_plateau(row, name) for name in ("em", "srk_ld"))
         place = f"{titles[row['target']]}, h = {row['step_size']:g}"
         text = f"{place}: {METRICS[settings.metric].label} settles at {em} with Euler-Maruyama, {srk} with SRK-LD"
         found.append(Finding(text, row["difference"] > 2 * row["difference_standard_error"]))
@@ -295,6 +306,12 @@ def findings(settings: Settings, plateaus: list[Row], references: list[Row]) -> 
             )
             found.append(Finding(f"{text}; the paper asks for less than {KSD_LIMIT:g}", squared < KSD_LIMIT))
     return found
+
+
+def _plateau(row: Row, name: str) -> str:
+    law = row[f"{name}_law"]
+    exact = f" ({law:.3g} by the exact law)" if law != "" else ""
+    return f"{row[name]:.3g} ± {row[f'{name}_standard_error']:.2g}{exact}"
 
 
 def draw(settings: Settings, rows: list[Row], references: list[Row], file: Any) -> None:

@@ -91,7 +91,8 @@ def measure(settings: Settings, unit: str, context: Context) -> Result:
     """Estimates and the values of ``dual_value`` on their clouds, a row a repeat: vanilla, corrected."""
     case = next(case for case in cases(settings) if case.unit == unit)
     both = laws(case, context.dtype)
-    clouds = [draw_clouds(both, case, derive_seed(context.seed, repeat)) for repeat in range(settings.repeats)]
+    repeats = context.bar(range(settings.repeats), unit="repeat")
+    clouds = (draw_clouds(both, case, derive_seed(context.seed, repeat)) for repeat in repeats)
     estimates, duals = zip(*(_estimates_and_duals(both, *four) for four in clouds), strict=True)
     return {
         name: torch.tensor(rows, dtype=torch.float64) for name, rows in (("estimates", estimates), ("duals", duals))

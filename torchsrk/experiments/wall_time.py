@@ -28,8 +28,8 @@ from .base import Conclusion, Context, Finding, Result, Row
 from .config import Count, Dimension, Positive, Range
 from .laws import LineMixture, gaussian_errors, line_errors
 
-LABELS = {"em": "Euler-Maruyama", "srk-ld": "SRK-LD"}
-COLORS = dict(zip(LABELS, plots.COLORS, strict=False))
+SCHEMES = ("em", "srk-ld")
+COLORS = dict(zip(SCHEMES, plots.COLORS, strict=False))
 StepSize = Annotated[float, Range(0.0, 1.5, above=True)]  # from 2 on both schemes diverge
 _SEPARATION = math.sqrt(0.5)  # ‖a‖
 _BELOW = 0.1  # W2² where the corrected estimator's own bias is small against its noise
@@ -61,8 +61,8 @@ class Reached(NamedTuple):
 
 
 def plan(settings: Settings) -> list[str]:
-    errors = [_law(*case) for case in product(LABELS, settings.step_sizes)]
-    clouds = [_cloud(*case) for case in product(LABELS, settings.shown)]
+    errors = [_law(*case) for case in product(SCHEMES, settings.step_sizes)]
+    clouds = [_cloud(*case) for case in product(SCHEMES, settings.shown)]
     return errors + clouds + [f"round-{number}" for number in range(settings.rounds)]
 
 
@@ -75,7 +75,7 @@ def _cloud(scheme: str, h: float) -> str:
 
 
 def measure(settings: Settings, unit: str, context: Context) -> Result:
-    for scheme, h in product(LABELS, (*settings.step_sizes, *settings.shown)):
+    for scheme, h in product(SCHEMES, (*settings.step_sizes, *settings.shown)):
         if unit == _law(scheme, h):
             return {"w2_squared": law_errors(settings, scheme, h)}
         if unit == _cloud(scheme, h):
@@ -114,7 +114,7 @@ def _race(settings: Settings, number: int, context: Context) -> Result:
         scheme: partial(
             _run, settings, scheme, settings.shown[0], particles=settings.particles, seed=number, context=context
         )
-        for scheme in LABELS
+        for scheme in SCHEMES
     }
     for run in runs.values():
         run(steps=1)  # what is compiled, is compiled here
@@ -145,7 +145,7 @@ def _mixture(settings: Settings, context: Context) -> GaussianMixture:
 
 def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
     rounds = [results[f"round-{number}"] for number in range(settings.rounds)]
-    cost = {scheme: median(times[scheme] for times in rounds) for scheme in LABELS}
+    cost = {scheme: median(times[scheme] for times in rounds) for scheme in SCHEMES}
     traces = _trace_rows(settings, results, cost)
     clouds = _cloud_rows(settings, results)
     reached = _reached_rows(settings, results, cost)
@@ -161,7 +161,7 @@ def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
 def _trace_rows(settings: Settings, results: Mapping[str, Result], cost: Mapping[str, float]) -> list[Row]:
     return [
         {"scheme": scheme, "step_size": h, "step": step, "seconds": step * cost[scheme], "w2_squared": error}
-        for scheme, h in product(LABELS, settings.step_sizes)
+        for scheme, h in product(SCHEMES, settings.step_sizes)
         for step, error in enumerate(results[_law(scheme, h)]["w2_squared"].tolist(), start=1)
     ]
 
@@ -175,13 +175,13 @@ def _cloud_rows(settings: Settings, results: Mapping[str, Result]) -> list[Row]:
             "standard_error": float(results[_cloud(scheme, h)]["estimates"].std()) / math.sqrt(settings.repeats),
             "law": float(results[_law(scheme, h)]["w2_squared"][-1]),
         }
-        for scheme, h in product(LABELS, settings.shown)
+        for scheme, h in product(SCHEMES, settings.shown)
     ]
 
 
 def _reached_rows(settings: Settings, results: Mapping[str, Result], cost: Mapping[str, float]) -> list[Row]:
     rows = []
-    for level, scheme in product(settings.levels, LABELS):
+    for level, scheme in product(settings.levels, SCHEMES):
         curves = {h: results[_law(scheme, h)]["w2_squared"] for h in settings.step_sizes}
         first = first_at(level, curves, cost[scheme])
         rows.append({"w2_squared": level, "scheme": scheme, **first._asdict()})
@@ -243,18 +243,20 @@ def _cloud_finding(rows: list[Row]) -> Finding:
 def draw(settings: Settings, traces: list[Row], reached: list[Row], file: Any) -> None:
     """Errors over time, and the time to an error."""
     figure, (left, right) = plots.panels(2)
-    for scheme, (rank, h) in product(LABELS, enumerate(sorted(settings.shown), start=1)):
+    for scheme, (rank, h) in product(SCHEMES, enumerate(sorted(settings.shown), start=1)):
         _draw_trace(left, traces, scheme, h, 0.2 + 0.8 * (rank / len(settings.shown)))
     left.set(xscale="log", yscale="log", xlabel="milliseconds", ylabel="W2² to the target")
     left.set_title(f"mixture, d = {settings.dim}, {settings.particles} particles")
     left.legend(fontsize=8, loc="lower left")
-    for scheme in LABELS:
+    for scheme in SCHEMES:
         own = [row for row in reached if row["scheme"] == scheme and math.isfinite(row["seconds"])]
         times = [1000 * row["seconds"] for row in own]
-        right.plot([row["w2_squared"] for row in own], times, color=COLORS[scheme], marker="o", label=LABELS[scheme])
+        right.plot(
+            [row["w2_squared"] for row in own], times, color=COLORS[scheme], marker="o", label=plots.LABELS[scheme]
+        )
     right.set(xscale="log", yscale="log", xlabel="W2² to be reached", ylabel="milliseconds to it")
-    label_round_numbers(right.xaxis)
-    label_round_numbers(right.yaxis)
+    plots.label_round_numbers(right.xaxis)
+    plots.label_round_numbers(right.yaxis)
     right.set_title("at the best step size")
     right.legend()
     plots.save(figure, file)
@@ -263,13 +265,4 @@ def draw(settings: Settings, traces: list[Row], reached: list[Row], file: Any) -
 def _draw_trace(axis: Any, traces: list[Row], scheme: str, h: float, shade: float) -> None:
     own = [row for row in traces if (row["scheme"], row["step_size"]) == (scheme, h)]
     times, errors = [1000 * row["seconds"] for row in own], [row["w2_squared"] for row in own]
-    axis.plot(times, errors, color=COLORS[scheme], alpha=shade, label=f"{LABELS[scheme]} ({h:g})")
-
-
-def label_round_numbers(axis: Any) -> None:
-    """Ticks of a logarithmic axis at 1, 2 and 5 times powers of ten: what spans one decade gets labels too."""
-    low, high = axis.get_view_interval()
-    ticks = [digit * 10.0**power for power in range(-9, 10) for digit in (1, 2, 5)]
-    inside = [tick for tick in ticks if low <= tick <= high]
-    axis.set_ticks(inside, labels=[f"{tick:g}" for tick in inside])
-    axis.set_ticks([], minor=True)
+    axis.plot(times, errors, color=COLORS[scheme], alpha=shade, label=f"{plots.LABELS[scheme]} ({h:g})")
