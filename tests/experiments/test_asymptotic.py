@@ -38,9 +38,11 @@ def test_theory_has_no_law_beyond_stability():
 def test_units_are_shared_between_panels_and_measured_alike():
     units = plan(SETTINGS)
     assert len(units) == len(set(units)) == 8  # the point at d = 2, h = 1 is on both panels
-    first, second = (measure(SETTINGS, "em-d2-h1", CONTEXT)["estimates"] for _ in range(2))
-    assert torch.equal(first, second)
-    assert len(first) == 3
+    first, second = (measure(SETTINGS, "em-d2-h1", CONTEXT) for _ in range(2))
+    assert torch.equal(first["estimates"], second["estimates"])
+    assert len(first["estimates"]) == 3
+    assert torch.equal(first["samples"], second["samples"])
+    assert first["samples"].shape == (300, 2)
 
 
 def test_an_explosion_is_an_infinite_error():
@@ -64,6 +66,7 @@ def test_findings_can_be_false(tmp_path):
     assert len(right.findings) == 4
     wrong = concluded({"em": 1.0, "srk-ld": 1e4})
     assert not any(finding.holds for finding in wrong.findings)
+    assert any("of W2² of the exact law with Euler-Maruyama the estimates show" in note for note in right.notes)
     right.figures["asymptotic"](tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 

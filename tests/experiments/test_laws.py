@@ -5,11 +5,18 @@ import math
 import pytest
 import torch
 
-from torchsrk import Langevin
+from torchsrk import Langevin, sample
 from torchsrk.brownian import Increment
-from torchsrk.experiments.laws import LineMixture, gaussian_errors, grid_error, line_errors, linear_step
+from torchsrk.experiments.laws import (
+    LineMixture,
+    gaussian_errors,
+    grid_error,
+    invariant_error,
+    line_errors,
+    linear_step,
+)
 from torchsrk.integrators import integrator_named
-from torchsrk.potentials import FunctionPotential
+from torchsrk.potentials import FunctionPotential, GaussianMixture
 
 SCHEMES = ("em", "srk-ld")
 
@@ -56,3 +63,28 @@ def test_grid_error_of_a_shifted_law():
     target = LineMixture(1.2)
     mass = target.density(grid - 0.3) * (grid[1] - grid[0])
     assert grid_error(target, grid, mass) == pytest.approx(0.09, rel=1e-5)
+
+
+@pytest.mark.parametrize(("scheme", "h"), [("em", 1.0), ("em", 1.6), ("srk-ld", 1.0), ("srk-ld", 1.6)])
+def test_the_invariant_law_is_that_of_long_runs(scheme, h):
+    """On a line optimal transport is sorting, so the corrected estimator takes many points; significance 1e-4."""
+    repeats, points = 10, 20_000
+    target = GaussianMixture(torch.tensor([math.sqrt(0.5)]))
+    start, exact = target.sample((4 * repeats * points,), seed=0).chunk(2)
+    run = sample(Langevin(target), start, integrator=scheme, step_size=h, num_steps=50, seed=1)
+    clouds = [cloud.view(repeats, 2, points).sort(-1).values.unbind(1) for cloud in (run.final, exact)]
+    (x, x2), (y, y2) = clouds
+    estimates = sum(
+        sign * (a - b).square().mean(-1) / 2 for sign, a, b in ((1, x, y), (1, x2, y2), (-1, x, x2), (-1, y, y2))
+    )
+    law = invariant_error(scheme, separation=math.sqrt(0.5), dim=1, step_size=h)
+    assert abs(float(estimates.mean()) - law) < 6.1 * float(estimates.std()) / math.sqrt(repeats)  # Student's t, 9
+    assert float(estimates.std()) / math.sqrt(repeats) < 0.05 * law
+
+
+def test_the_invariant_law_across_the_modes_is_the_linear_one():
+    for scheme in SCHEMES:
+        one, many = (invariant_error(scheme, separation=0.7, dim=dim, step_size=0.5) for dim in (1, 21))
+        factor, noise = linear_step(scheme, step_size=0.5, curvature=1.0)
+        assert many - one == pytest.approx(20 * (math.sqrt(noise / (1 - factor**2)) - 1) ** 2)
+        assert invariant_error(scheme, separation=0.7, dim=2, step_size=2.1) == math.inf

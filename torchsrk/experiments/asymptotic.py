@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -99,7 +99,12 @@ def measure(settings: Settings, unit: str, context: Context) -> Result:
     return {"estimates": torch.tensor(estimates, dtype=torch.float64), "samples": first}
 
 
-def gaussian_error(scheme: str, dim: int, h: float) -> float:
+def law_error(scheme: str, dim: float, h: float) -> float:
+    """W2² of the law that the scheme keeps on the mixture."""
+    return invariant_error(scheme, separation=_SEPARATION, dim=dim, step_size=h)
+
+
+def gaussian_error(scheme: str, dim: float, h: float) -> float:
     """W2² on a standard normal, where both schemes are linear and keep a Gaussian law of known variance."""
     factor, noise = linear_step(scheme, step_size=h, curvature=1.0)
     return dim * (math.sqrt(noise / (1 - factor**2)) - 1) ** 2 if abs(factor) < 1 else math.inf
@@ -125,7 +130,7 @@ def _row(scheme: str, dim: int, h: float, estimates: Tensor) -> Row:
         "step_size": h,
         "w2_squared": float(estimates.mean()),
         "standard_error": float(estimates.std() / math.sqrt(len(estimates))) if estimates.isfinite().all() else 0.0,
-        "law": invariant_error(scheme, separation=_SEPARATION, dim=dim, step_size=h),
+        "law": law_error(scheme, dim, h),
         "gaussian_theory": gaussian_error(scheme, dim, h),
     }
 
@@ -179,7 +184,10 @@ def share(panel: Panel, own: list[Row]) -> str:
     label = f"{_where(panel)}: of W2² of the exact law with {plots.LABELS[own[0]['scheme']]} the estimates show"
     if not shares:
         return f"{label} an amount that their noise hides"
-    return f"{label} {min(shares):.2f} to {max(shares):.2f} (where they are over five times their error, at {len(shares)} of {len(own)})"
+    return (
+        f"{label} {min(shares):.2f} to {max(shares):.2f} (where they are over five times their error, at {len(shares)} "
+        f"of {len(own)} points)"
+    )
 
 
 def curve(panel: Panel, scheme: str, rows: list[Row]) -> list[Row]:
@@ -196,17 +204,17 @@ def _shown(row: Row) -> str:
     return f"{row['w2_squared']:.3g} ± {row['standard_error']:.2g}"
 
 
-def theory_line(panel: Panel, scheme: str) -> tuple[list[float], list[float]]:
-    """Abscissae and errors on a Gaussian, finely spaced over the panel."""
-    ends = [math.log(end(getattr(panel, f"{panel.against}s"))) for end in (min, max)]
-    x = [math.exp(ends[0] + (ends[1] - ends[0]) * k / 100) for k in range(101)]
+def smooth(panel: Panel, error: Callable[[float, float], float], points: int) -> tuple[list[float], list[float]]:
+    """Abscissae evenly over the panel in their logarithm, and errors by dimension and step size there."""
+    low, high = (math.log(end(getattr(panel, f"{panel.against}s"))) for end in (min, max))
+    x = [math.exp(low + (high - low) * k / (points - 1)) for k in range(points)]
     if panel.against == "dim":
-        return x, [dim * gaussian_error(scheme, 1, panel.step_sizes[0]) for dim in x]
-    return x, [gaussian_error(scheme, panel.dims[0], h) for h in x]
+        return x, [error(dim, panel.step_sizes[0]) for dim in x]
+    return x, [error(panel.dims[0], h) for h in x]
 
 
 def draw(settings: Settings, rows: list[Row], file: Any) -> None:
-    """The panels side by side, with the linear theory of both schemes."""
+    """The panels side by side, with the exact laws of both schemes, and their linear theory."""
     figure, axes = plots.panels(len(settings.panels))
     for axis, panel in zip(axes, settings.panels, strict=True):
         for scheme, color in zip(settings.schemes, plots.COLORS, strict=False):
@@ -222,8 +230,10 @@ def draw(settings: Settings, rows: list[Row], file: Any) -> None:
                 capsize=3,
                 label=f"{plots.LABELS[scheme]}, particles",
             )
-            axis.plot(x, [row["law"] for row in shown], color=color, label=f"{plots.LABELS[scheme]}, its exact law")
-            axis.plot(*theory_line(panel, scheme), color=color, linestyle=":", alpha=0.7)
+            law = smooth(panel, partial(law_error, scheme), points=21)
+            axis.plot(*law, color=color, label=f"{plots.LABELS[scheme]}, its exact law")
+            theory = smooth(panel, partial(gaussian_error, scheme), points=201)
+            axis.plot(*theory, color=color, linestyle=":", alpha=0.7)
         ticks = panel.step_sizes if panel.against == "step_size" else panel.dims
         axis.set(xscale="log", yscale="log", title=f"mixture, {_where(panel)}")
         axis.set_xlabel("step size h" if panel.against == "step_size" else "dimension d")
