@@ -92,6 +92,14 @@ def test_a_line_is_found_with_its_interval():
         fit = fit_line(x, [2 * a + 1 + e * n for a, e, n in zip(x, errors, noise, strict=True)], errors)
         covered += abs(fit.slope - 2) < fit.half_width
     assert abs(covered - 950) < 3.9 * math.sqrt(1000 * 0.95 * 0.05)
-    for bad in (([0.0], [1.0], [1.0]), ([0.0, 1.0], [0.0, 1.0], [0.0, 1.0]), ([1.0, 1.0], [0.0, 1.0], [1.0, 1.0])):
+    # By hand: through (0, 0), (1, 2), (2, 1) the slope is ½, residuals are -½, 1, -½, and their variance 3/2.
+    scattered = fit_line([0.0, 1.0, 2.0], [0.0, 2.0, 1.0])
+    assert (scattered.slope, scattered.half_width) == pytest.approx((0.5, 1.959964 * math.sqrt(0.75)))
+    for bad in (
+        ([0.0, 1.0], [1.0, 2.0]),
+        ([0.0], [1.0], [1.0]),
+        ([0.0, 1.0], [0.0, 1.0], [0.0, 1.0]),
+        ([1.0, 1.0], [0.0, 1.0], [1.0, 1.0]),
+    ):
         with pytest.raises(ValueError, match="a line needs"):
             fit_line(*bad)

@@ -34,12 +34,16 @@ def _one_thread():
     torch.set_num_threads(before)
 
 
-# What wall_time finds are times: they are for a quiet machine to tell.
+# A ratio of times is for a quiet machine to tell; what wall_time finds besides has room for a busy one.
+CLOCKED = "a step of SRK-LD takes"
+
+
 @pytest.mark.usefixtures("_one_thread")
-@pytest.mark.parametrize("file", [file for file in FILES if file.stem != "wall_time"], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_quick_findings_hold(file, tmp_path):
     conclusion = execute(load_config(file, {}), tmp_path / "run", resume=False)
     assert conclusion.findings
-    assert [finding.text for finding in conclusion.findings if not finding.holds] == []
+    missed = [finding.text for finding in conclusion.findings if not finding.holds]
+    assert [text for text in missed if not text.startswith(CLOCKED)] == []
     assert all((tmp_path / "run" / f"{name}.csv").is_file() for name in conclusion.tables)
     assert all((tmp_path / "run" / f"{name}.png").is_file() for name in conclusion.figures)

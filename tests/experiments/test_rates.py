@@ -39,9 +39,9 @@ def test_steps_to_wants_the_error_below_for_good():
 
 
 def test_fit_finds_a_power():
-    slope, margin = fit([1.0, 2.0, 4.0, 8.0], [3.0, 12.0, 48.0, 192.0])
-    assert slope == pytest.approx(2.0)
-    assert margin < 1e-6
+    line = fit([1.0, 2.0, 4.0, 8.0], [3.0, 12.0, 48.0, 192.0])
+    assert line.slope == pytest.approx(2.0)
+    assert line.half_width < 1e-6
 
 
 def test_findings_hold_and_measuring_again_gives_the_same_bits(results):

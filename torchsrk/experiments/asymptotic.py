@@ -168,9 +168,10 @@ def slope(panel: Panel, own: list[Row]) -> str:
     if len(used) < 3:
         return f"{label} can't be told: {len(used)} of {len(own)} points rise above their noise"
     x, y = ([math.log(row[key]) for row in used] for key in (panel.against, "w2_squared"))
-    fit = fit_line(x, y, [row["standard_error"] / row["w2_squared"] for row in used])
+    errors = [row["standard_error"] / row["w2_squared"] for row in used]
+    fit = fit_line(x, y, errors)
     law, gaussian = (
-        fit_line(x, [math.log(row[key]) for row in used], fit.errors).slope for key in ("law", "gaussian_theory")
+        fit_line(x, [math.log(row[key]) for row in used], errors).slope for key in ("law", "gaussian_theory")
     )
     return (
         f"{label} is {fit.slope:.2f} ± {fit.half_width:.2f} (95 %, {len(used)} points); the exact laws have {law:.2f} "

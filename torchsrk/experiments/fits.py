@@ -1,4 +1,4 @@
-"""Lines through points with known errors."""
+"""Lines through points, and how far their slopes are to be trusted."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ _NORMAL_95 = 1.959964
 
 @dataclass(frozen=True)
 class Line:
-    """A weighted least-squares line; the half width is of the slope's 95 % interval, from the points' errors."""
+    """The slope of a least-squares line, and half the width of its 95 % interval."""
 
     slope: float
-    intercept: float
     half_width: float
-    errors: Sequence[float]
 
 
-def fit_line(x: Sequence[float], y: Sequence[float], errors: Sequence[float]) -> Line:
-    """Through points (x, y) whose y have the standard errors given."""
-    if not len(x) == len(y) == len(errors) >= 2 or any(not error > 0 for error in errors):
-        raise ValueError(f"a line needs two or more points with positive errors; got {len(x)}, {len(y)}, {len(errors)}")
+def fit_line(x: Sequence[float], y: Sequence[float], errors: Sequence[float] | None = None) -> Line:
+    """Through points (x, y) whose y have these standard errors; without them, equal ones judged by the scatter."""
+    known = errors is not None
+    errors = errors if errors is not None else [1.0] * len(x)
+    least = 2 if known else 3
+    if not len(x) == len(y) == len(errors) >= least or any(not error > 0 for error in errors):
+        raise ValueError(
+            f"a line needs {least} or more points with positive errors; got {len(x)}, {len(y)}, {len(errors)}"
+        )
     weights = [error**-2 for error in errors]
     total = math.fsum(weights)
     middle_x, middle_y = (math.fsum(w * v for w, v in zip(weights, values, strict=True)) / total for values in (x, y))
@@ -30,4 +33,6 @@ def fit_line(x: Sequence[float], y: Sequence[float], errors: Sequence[float]) ->
     if spread == 0:
         raise ValueError("a line needs two different abscissae")
     slope = math.fsum(w * (a - middle_x) * (b - middle_y) for w, a, b in zip(weights, x, y, strict=True)) / spread
-    return Line(slope, middle_y - slope * middle_x, _NORMAL_95 / math.sqrt(spread), errors)
+    residuals = [b - middle_y - slope * (a - middle_x) for a, b in zip(x, y, strict=True)]
+    variance = 1.0 if known else math.fsum(r**2 for r in residuals) / (len(x) - 2)
+    return Line(slope, _NORMAL_95 * math.sqrt(variance / spread))

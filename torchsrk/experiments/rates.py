@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice, product
 from statistics import geometric_mean
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from ..integrators import integrator_named
 from . import plots
 from .base import Conclusion, Context, Finding, Result, Row
 from .config import Count, Positive, Range
+from .fits import Line, fit_line
 from .laws import LineMixture, gaussian_errors, line_errors
 from .wall_time import COLORS, SCHEMES
 
@@ -45,16 +46,6 @@ class Settings:
     separation: Annotated[float, Range(0.0, 0.99)] = 0.9  # of the mixture, strongly convex below 1
     start_shift: Positive = 3.0  # a chain starts from the target's shape, this far off in every direction
     time: Positive = 25.0  # how long a chain is followed
-
-
-class Fit(NamedTuple):
-    """A slope by least squares, and twice its standard error."""
-
-    slope: float
-    margin: float
-
-    def __str__(self) -> str:
-        return f"{self.slope:.3f} ± {self.margin:.3f}"
 
 
 def tolerances(settings: Settings) -> list[float]:
@@ -165,13 +156,10 @@ def _best_row(settings: Settings, results: Mapping[str, Result], target: str, sc
     }
 
 
-def fit(xs: Sequence[float], ys: Sequence[float]) -> Fit:
-    """The slope of log y over log x."""
-    x, y = (torch.tensor(values, dtype=torch.float64).log() for values in (xs, ys))
-    x, y = x - x.mean(), y - y.mean()
-    slope = (x @ y) / (x @ x)
-    variance = (y - slope * x).square().sum() / (len(xs) - 2) / (x @ x)
-    return Fit(float(slope), 2 * float(variance.sqrt()))
+def fit(xs: Sequence[float], ys: Sequence[float]) -> Line:
+    """Of log y over log x."""
+    x, y = ([math.log(value) for value in values] for values in (xs, ys))
+    return fit_line(x, y)
 
 
 def _exponent_row(settings: Settings, rows: list[Row], last: list[Row], target: str, scheme: str) -> Row:
@@ -184,12 +172,12 @@ def _exponent_row(settings: Settings, rows: list[Row], last: list[Row], target: 
         "target": target,
         "scheme": scheme,
         "exponent": -divided.slope,
-        "exponent_margin": divided.margin,
+        "exponent_margin": divided.half_width,
         "exponent_with_logarithm": -plain.slope,
-        "exponent_with_logarithm_margin": plain.margin,
+        "exponent_with_logarithm_margin": plain.half_width,
         "table_1": TABLE[scheme],
         "order_in_step_size": order.slope,
-        "order_margin": order.margin,
+        "order_margin": order.half_width,
     }
 
 
