@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -76,6 +77,19 @@ def test_a_folder_holds_everything(unbroken):
     assert len(samples) == 6
     assert all(cloud.shape == (100, 2) for cloud in samples.values())
     assert "holds: d = 2: SRK-LD's W2² is below Euler-Maruyama's at 3 of 3" in (unbroken / "summary.md").read_text()
+
+
+def test_progress_is_nested_on_a_terminal_and_lines_elsewhere(config, tmp_path, capsys, monkeypatch):
+    assert main(["run", str(config), "--output", str(tmp_path / "lines")]) == 0
+    shown = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[0] for line in shown[:2]] == ["[1/6] em-d2-h0.5", "[2/6] srk-ld-d2-h0.5"]
+    assert len(shown) == 6
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main(["run", str(config), "--output", str(tmp_path / "bars")]) == 0
+    shown = capsys.readouterr().err
+    assert "srk-ld-d2-h1.5: 100%" in shown
+    assert re.search(r"6/6 \[.*unit/s\]", shown)
+    assert re.search(r"0/2 \[.*repeat/s\]", shown)
 
 
 def test_the_resolved_config_gives_the_same_run(unbroken, tmp_path):

@@ -65,6 +65,8 @@ def resolved(config: Config) -> str:
 
 def execute(config: Config, output: Path, resume: bool) -> Conclusion:
     """Measure what is not measured yet, conclude, and write everything."""
+    from tqdm import tqdm
+
     experiment = experiment_named(config.experiment)
     context = Context(
         seed=config.seed,
@@ -77,7 +79,9 @@ def execute(config: Config, output: Path, resume: bool) -> Conclusion:
         folder.write_text("provenance.json", json.dumps(_provenance(context), indent=2) + "\n")
         units = experiment.plan(config.settings)
         results = {}
-        for number, unit in enumerate(_progress(units, context.progress), start=1):
+        bar = tqdm(units, unit="unit", position=0, disable=not context.progress)
+        for number, unit in enumerate(bar, start=1):
+            bar.set_description(unit)
             start, was_done = time.perf_counter(), folder.is_done(unit)
             results[unit] = folder.remember(unit, lambda u=unit: experiment.measure(config.settings, u, context))  # type: ignore[misc]
             if not context.progress and not was_done:
@@ -102,12 +106,6 @@ def _write(folder: RunFolder, config: Config, conclusion: Conclusion) -> None:
     lines += ["", *(f"![{file.stem}]({file.name})" for file in figures)]
     lines += ["", *(f"[{file.name}]({file.name})" for file in tables)]
     folder.write_text("summary.md", "\n".join(lines) + "\n")
-
-
-def _progress(units: list[str], show: bool) -> Any:
-    from tqdm import tqdm
-
-    return tqdm(units, unit="unit", position=0, disable=not show)
 
 
 def _device(name: str) -> torch.device:

@@ -247,7 +247,7 @@ def draw(settings: Settings, traces: list[Row], reached: list[Row], file: Any) -
         _draw_trace(left, traces, scheme, h, 0.2 + 0.8 * (rank / len(settings.shown)))
     left.set(xscale="log", yscale="log", xlabel="milliseconds", ylabel="W2² to the target")
     left.set_title(f"mixture, d = {settings.dim}, {settings.particles} particles")
-    left.legend(fontsize=8, loc="lower left")
+    left.legend(fontsize=8, loc="lower left", title="scheme (step size)", title_fontsize=8)
     for scheme in SCHEMES:
         own = [row for row in reached if row["scheme"] == scheme and math.isfinite(row["seconds"])]
         times = [1000 * row["seconds"] for row in own]
