@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 
-from torchsrk.experiments.asymptotic import Panel, Settings, conclude, curve, gaussian_error, measure, plan, slope
+from torchsrk.experiments.asymptotic import Panel, Settings, conclude, curve, exponents, gaussian_error, measure, plan
 from torchsrk.experiments.base import Context
-from torchsrk.experiments.fits import fit_line
+from torchsrk.experiments.config import ConfigError
+from torchsrk.experiments.fits import fit_line, fit_power
 
 CONTEXT = Context(seed=0, device=torch.device("cpu"), dtype=torch.float64, compile=False, progress=False)
 SETTINGS = Settings(
@@ -50,14 +51,14 @@ def test_an_explosion_is_an_infinite_error():
     assert measure(wild, "em-d2-h3", CONTEXT)["estimates"].isinf().all()
 
 
-def concluded(errors):
+def concluded(errors, settings=SETTINGS):
     """From made-up estimates around the theory's error times a factor for each scheme."""
     noise = torch.tensor([-0.01, 0.0, 0.01], dtype=torch.float64)
     results = {
         unit: {"estimates": errors[scheme] * gaussian_error(scheme, dim, h) * (1 + noise)}
-        for unit, (scheme, dim, h) in SETTINGS.cases().items()
+        for unit, (scheme, dim, h) in settings.cases().items()
     }
-    return conclude(SETTINGS, results)
+    return conclude(settings, results)
 
 
 def test_findings_can_be_false(tmp_path):
@@ -71,35 +72,56 @@ def test_findings_can_be_false(tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_slopes():
+def test_exponents_are_those_of_the_estimates():
     rows = concluded({"em": 1.0, "srk-ld": 1.0}).tables["errors"]
-    panel = SETTINGS.panels[0]
-    own = curve(panel, "em", rows)
-    x, y = [math.log(row["step_size"]) for row in own], [math.log(row["gaussian_theory"]) for row in own]
-    assert f"is {fit_line(x, y, [1.0] * 3).slope:.2f} ±" in slope(panel, own)
-    noisy = [{**row, "standard_error": row["w2_squared"]} for row in own]
-    assert "can't be told: 0 of 3 points" in slope(panel, noisy)
+    panel = Panel("step_size", (2,), (0.5, 1.0, 1.5), fit=True)
+    own = [{**row, "w2_squared": 3 * row["step_size"] ** 2.5} for row in curve(panel, "em", rows)]
+    row = exponents(panel, own)
+    assert row["exponent"] == 2.5
+    assert row["factor"] == pytest.approx(3.0)
+    assert row["low"] <= 2.5 <= row["high"]
+    noisy = exponents(panel, [{**row, "standard_error": 100.0} for row in own])
+    assert (noisy["low"], noisy["high"]) == (-math.inf, math.inf)
+    with pytest.raises(ConfigError, match="fit: needs three dims or more"):
+        Panel("dim", (2, 4), (1.0,), fit=True)
 
 
-def test_a_line_is_found_with_its_interval():
-    """2x + 1 exactly; and under noise its interval holds the slope 95 times in 100, at a significance of 1e-4."""
-    assert fit_line([0.0, 1.0, 3.0], [1.0, 3.0, 7.0], [1.0, 2.0, 0.5]).slope == pytest.approx(2.0)
+def test_a_fit_is_a_table_a_note_and_a_line(tmp_path):
+    panels = (Panel("step_size", (2,), (0.5, 1.0, 1.5), fit=True),)
+    right = concluded({"em": 1.0, "srk-ld": 1.0}, Settings(panels=panels, particles=300, repeats=3))
+    assert [row["scheme"] for row in right.tables["exponents"]] == ["em", "srk-ld"]
+    assert any("W2² with Euler-Maruyama goes with step_size to the power" in note for note in right.notes)
+    right.figures["asymptotic"](tmp_path / "a.png")
+
+
+def test_a_power_is_found_with_its_interval():
+    """Its interval holds the exponent 95 times in 100, at a significance of 1e-4, also where noise makes y negative."""
     generator = torch.Generator().manual_seed(0)
-    x, errors = [0.0, 0.5, 1.0, 2.0], [0.1, 0.3, 0.2, 0.1]
-    covered = 0
+    x, errors = [1.0, 1.5, 2.0, 3.0], [0.5, 0.3, 0.6, 0.8]
+    covered, negative = 0, 0
     for _ in range(1000):
         noise = torch.randn(4, generator=generator).tolist()
-        fit = fit_line(x, [2 * a + 1 + e * n for a, e, n in zip(x, errors, noise, strict=True)], errors)
-        covered += abs(fit.slope - 2) < fit.half_width
-    assert abs(covered - 950) < 3.9 * math.sqrt(1000 * 0.95 * 0.05)
-    # By hand: through (0, 0), (1, 2), (2, 1) the slope is ½, residuals are -½, 1, -½, and their variance 3/2.
-    scattered = fit_line([0.0, 1.0, 2.0], [0.0, 2.0, 1.0])
-    assert (scattered.slope, scattered.half_width) == pytest.approx((0.5, 1.959964 * math.sqrt(0.75)))
-    for bad in (
-        ([0.0, 1.0], [1.0, 2.0]),
-        ([0.0], [1.0], [1.0]),
-        ([0.0, 1.0], [0.0, 1.0], [0.0, 1.0]),
-        ([1.0, 1.0], [0.0, 1.0], [1.0, 1.0]),
-    ):
+        y = [0.5 * a**2 + e * n for a, e, n in zip(x, errors, noise, strict=True)]
+        fit = fit_power(x, y, errors)
+        covered += fit.low <= 2 <= fit.high
+        negative += min(y) < 0
+    assert negative > 100
+    # Scatter beyond the errors widens it, so that it may hold more often.
+    assert 950 - 3.9 * math.sqrt(1000 * 0.95 * 0.05) < covered < 995
+
+
+def test_a_line_by_hand():
+    """Through (0, 0), (1, 2), (2, 1) the slope is ½, residuals are -½, 1, -½, and their variance 3/2."""
+    line = fit_line([0.0, 1.0, 2.0], [0.0, 2.0, 1.0])
+    assert line == pytest.approx((0.5, 1.959964 * math.sqrt(0.75)))
+
+
+def test_too_few_points():
+    for bad in (([0.0, 1.0], [1.0, 2.0]), ([1.0, 1.0, 1.0], [0.0, 1.0, 2.0])):
         with pytest.raises(ValueError, match="a line needs"):
             fit_line(*bad)
+        with pytest.raises(ValueError, match="a power needs"):
+            fit_power(*bad, [1.0] * len(bad[0]))
+    for x, errors in (([0.0, 1.0, 2.0], [1.0] * 3), ([1.0, 2.0, 3.0], [1.0, 0.0, 1.0])):
+        with pytest.raises(ValueError, match="positive abscissae and errors"):
+            fit_power(x, [1.0, 2.0, 3.0], errors)

@@ -19,8 +19,8 @@ from ..sampling import NonFiniteStateError, sample
 from ..sde import Langevin
 from . import plots
 from .base import Conclusion, Context, Finding, Result, Row
-from .config import Count, Dimension, Positive, Range
-from .fits import fit_line
+from .config import ConfigError, Count, Dimension, Positive, Range
+from .fits import fit_power
 from .laws import invariant_error, linear_step
 
 _SEPARATION = math.sqrt(0.5)  # ‖a‖
@@ -33,6 +33,11 @@ class Panel:
     against: Literal["step_size", "dim"]
     dims: tuple[Dimension, ...]
     step_sizes: tuple[Positive, ...]
+    fit: bool = False  # a power law to three points or more
+
+    def __post_init__(self) -> None:
+        if self.fit and len(set(getattr(self, f"{self.against}s"))) < 3:
+            raise ConfigError(f"fit: needs three {self.against}s or more")
 
     def cases(self) -> list[tuple[int, float]]:
         return list(product(self.dims, self.step_sizes))
@@ -113,13 +118,14 @@ def gaussian_error(scheme: str, dim: float, h: float) -> float:
 def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
     rows = [_row(*case, results[unit]["estimates"]) for unit, case in settings.cases().items()]
     found = [finding for panel in settings.panels for finding in findings(panel, rows, results)]
-    curves = ((panel, curve(panel, scheme, rows)) for panel in settings.panels for scheme in settings.schemes)
+    curves = [(panel, curve(panel, scheme, rows)) for panel in settings.panels for scheme in settings.schemes]
+    fitted = [exponents(panel, own) for panel, own in curves if panel.fit]
     return Conclusion(
-        tables={"errors": rows},
-        figures={"asymptotic": partial(draw, settings, rows)},
+        tables={"errors": rows, **({"exponents": fitted} if fitted else {})},
+        figures={"asymptotic": partial(draw, settings, rows, fitted)},
         findings=found,
         samples={unit: result["samples"] for unit, result in results.items() if "samples" in result},
-        notes=[line for panel, own in curves if len(own) > 2 for line in (slope(panel, own), share(panel, own))],
+        notes=[*map(_exponent_note, fitted), *(share(panel, own) for panel, own in curves)],
     )
 
 
@@ -161,21 +167,27 @@ def findings(panel: Panel, rows: list[Row], results: Mapping[str, Result]) -> li
     ]
 
 
-def slope(panel: Panel, own: list[Row]) -> str:
-    """The slope between logarithms, and that of the linear theory over the same points."""
-    used = [row for row in own if row["w2_squared"] > 2 * row["standard_error"] > 0]
-    label = f"{_where(panel)}: the slope of log W2² with {plots.LABELS[own[0]['scheme']]} against log {panel.against}"
-    if len(used) < 3:
-        return f"{label} can't be told: {len(used)} of {len(own)} points rise above their noise"
-    x, y = ([math.log(row[key]) for row in used] for key in (panel.against, "w2_squared"))
-    errors = [row["standard_error"] / row["w2_squared"] for row in used]
-    fit = fit_line(x, y, errors)
-    law, gaussian = (
-        fit_line(x, [math.log(row[key]) for row in used], errors).slope for key in ("law", "gaussian_theory")
-    )
+def exponents(panel: Panel, own: list[Row]) -> Row:
+    """The power of the step size or the dimension that W2² goes with, and that of the theories at the same points."""
+    used = [row for row in own if row["standard_error"] > 0]
+    x, errors = ([row[key] for row in used] for key in (panel.against, "standard_error"))
+    fits = {key: fit_power(x, [row[key] for row in used], errors) for key in ("w2_squared", "law", "gaussian_theory")}
+    measured = fits.pop("w2_squared")
+    where = {"against": panel.against, "at": _where(panel), "scheme": own[0]["scheme"], "points": len(used)}
+    return {**where, **measured._asdict(), **{f"{key}_exponent": fit.exponent for key, fit in fits.items()}}
+
+
+def _is_told(row: Row) -> bool:
+    """Whether the points confine the exponent at all."""
+    return math.isfinite(row["low"]) and math.isfinite(row["high"])
+
+
+def _exponent_note(row: Row) -> str:
+    measured = f"{row['exponent']:.2f} (95 %: {row['low']:.2f} to {row['high']:.2f})"
     return (
-        f"{label} is {fit.slope:.2f} ± {fit.half_width:.2f} (95 %, {len(used)} points); the exact laws have {law:.2f} "
-        f"there, linear theory {gaussian:.2f}"
+        f"{row['at']}: W2² with {plots.LABELS[row['scheme']]} goes with {row['against']} to the power "
+        f"{measured if _is_told(row) else 'that noise hides'} at {row['points']} points; the exact laws with "
+        f"{row['law_exponent']:.2f}, linear theory with {row['gaussian_theory_exponent']:.2f}"
     )
 
 
@@ -214,7 +226,7 @@ def smooth(panel: Panel, error: Callable[[float, float], float], points: int) ->
     return x, [error(panel.dims[0], h) for h in x]
 
 
-def draw(settings: Settings, rows: list[Row], file: Any) -> None:
+def draw(settings: Settings, rows: list[Row], fitted: list[Row], file: Any) -> None:
     """The panels side by side, with the exact laws of both schemes, and their linear theory."""
     figure, axes = plots.panels(len(settings.panels))
     for axis, panel in zip(axes, settings.panels, strict=True):
@@ -235,12 +247,17 @@ def draw(settings: Settings, rows: list[Row], file: Any) -> None:
             axis.plot(*law, color=color, label=f"{plots.LABELS[scheme]}, its exact law")
             theory = smooth(panel, partial(gaussian_error, scheme), points=201)
             axis.plot(*theory, color=color, linestyle=":", alpha=0.7)
+            for row in filter(_is_told, fitted):
+                if (row["against"], row["at"], row["scheme"]) == (panel.against, _where(panel), scheme):
+                    label = f"a fit, power {row['exponent']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+                    axis.plot(x, [row["factor"] * a ** row["exponent"] for a in x], "--", color=color, label=label)
         ticks = panel.step_sizes if panel.against == "step_size" else panel.dims
         axis.set(xscale="log", yscale="log", title=f"mixture, {_where(panel)}")
         axis.set_xlabel("step size h" if panel.against == "step_size" else "dimension d")
         axis.set_xticks(ticks, labels=[f"{tick:g}" for tick in ticks])
         axis.minorticks_off()
+        axis.plot([], [], color="0.4", linestyle=":", label="linear theory, for a Gaussian")
     axes[0].set_ylabel("W2² to the target (bars: 2 standard errors)")
-    axes[0].plot([], [], color="0.4", linestyle=":", label="linear theory, for a Gaussian")
-    axes[0].legend()
+    for axis in axes if fitted else axes[:1]:
+        axis.legend(fontsize=8)
     plots.save(figure, file)
