@@ -124,7 +124,6 @@ def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
         tables={"errors": rows, **({"exponents": fitted} if fitted else {})},
         figures={"asymptotic": partial(draw, settings, rows, fitted)},
         findings=found,
-        samples={unit: result["samples"] for unit, result in results.items() if "samples" in result},
         notes=[*map(_exponent_note, fitted), *(share(panel, own) for panel, own in curves)],
     )
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import torch
-from torch import Tensor
 
 T = TypeVar("T")
 
-Result = dict[str, Any]  # tensors, numbers and text, as a checkpoint holds them
+Result = dict[str, Any]  # tensors, numbers and text, as a checkpoint holds them; "samples" are particles to keep
 Row = dict[str, Any]  # of a table
 
 
@@ -48,14 +47,12 @@ class Conclusion:
         tables: rows for each CSV, one a measurement.
         figures: functions that draw into a file.
         findings: what the paper claims and theory says, tested on the results.
-        samples: clouds of particles worth keeping.
         notes: numbers that are reported, whatever they are.
     """
 
     tables: Mapping[str, Sequence[Row]]
     figures: Mapping[str, Callable[[Any], None]]
     findings: Sequence[Finding]
-    samples: Mapping[str, Tensor] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
     def lines(self) -> list[str]:

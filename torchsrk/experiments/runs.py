@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 
 from . import NAMES, experiment_named
-from .base import Conclusion, Context
+from .base import Conclusion, Context, Result
 from .config import ConfigError, Seed, build, merge, plain, read_yaml, to_yaml
 from .folder import RunFolder
 
@@ -87,19 +87,19 @@ def execute(config: Config, output: Path, resume: bool) -> Conclusion:
             if not context.progress and not was_done:
                 print(f"[{number}/{len(units)}] {unit}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
         conclusion = experiment.conclude(config.settings, results)
-        _write(folder, config, conclusion)
+        _write(folder, config, results, conclusion)
     return conclusion
 
 
-def _write(folder: RunFolder, config: Config, conclusion: Conclusion) -> None:
+def _write(folder: RunFolder, config: Config, results: Mapping[str, Result], conclusion: Conclusion) -> None:
     from safetensors.torch import save
 
     from ..files import replace_file
 
     tables = [folder.write_table(name, rows) for name, rows in conclusion.tables.items()]
     figures = [folder.write_figure(name, draw) for name, draw in conclusion.figures.items()]
-    if conclusion.samples:
-        samples = {name: cloud.contiguous() for name, cloud in conclusion.samples.items()}
+    samples = {unit: result["samples"].contiguous() for unit, result in results.items() if "samples" in result}
+    if samples:
         replace_file(folder.path / "samples.safetensors", save(samples))
     lines = [f"# {config.experiment}, {config.profile}", "", config.description, ""]
     lines += [f"- {line}" for line in conclusion.lines()]

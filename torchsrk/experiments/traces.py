@@ -229,7 +229,6 @@ def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
         tables={"traces": rows, "plateaus": plateaus, "references": references},
         figures={"traces": partial(draw, settings, rows, references)},
         findings=findings(settings, plateaus, references),
-        samples={unit: result["samples"] for unit, result in results.items() if "samples" in result},
     )
 
 

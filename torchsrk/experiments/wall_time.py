@@ -79,7 +79,7 @@ def measure(settings: Settings, unit: str, context: Context) -> Result:
         if unit == _law(scheme, h):
             return {"w2_squared": law_errors(settings, scheme, h)}
         if unit == _cloud(scheme, h):
-            return {"estimates": _cloud_errors(settings, scheme, h, context)}
+            return _cloud_errors(settings, scheme, h, context)
     return _race(settings, int(unit.removeprefix("round-")), context)
 
 
@@ -93,16 +93,16 @@ def law_errors(settings: Settings, scheme: str, h: float) -> Tensor:
     return along + (settings.dim - 1) * across
 
 
-def _cloud_errors(settings: Settings, scheme: str, h: float, context: Context) -> Tensor:
-    """Corrected estimates of W2² at the end, one a repeat."""
+def _cloud_errors(settings: Settings, scheme: str, h: float, context: Context) -> Result:
+    """Corrected estimates of W2² at the end, one a repeat, and the last cloud."""
     target, steps, estimates = _mixture(settings, context), math.ceil(settings.time / h), []
-    for repeat in range(settings.repeats):
+    for repeat in context.bar(range(settings.repeats), unit="repeat"):
         seed = derive_seed(context.seed, repeat)
         run = _run(settings, scheme, h, particles=2 * settings.points, steps=steps, seed=seed, context=context)
         exact = target.sample((2 * settings.points,), seed=derive_seed(context.seed + 1, repeat))
         clouds = (*run.final.double().chunk(2), *exact.double().chunk(2))
         estimates.append(float(corrected_wasserstein2_squared(*clouds)))  # type: ignore[arg-type]
-    return torch.tensor(estimates, dtype=torch.float64)
+    return {"estimates": torch.tensor(estimates, dtype=torch.float64), "samples": run.final[: settings.points].cpu()}
 
 
 def _race(settings: Settings, number: int, context: Context) -> Result:
