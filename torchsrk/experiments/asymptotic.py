@@ -14,7 +14,6 @@ from torch import Tensor
 
 from ..brownian.noise import derive_seed
 from ..metrics import corrected_wasserstein2_squared
-from ..potentials import GaussianMixture
 from ..sampling import NonFiniteStateError, sample
 from ..sde import Langevin
 from . import plots
@@ -22,8 +21,7 @@ from .base import Conclusion, Context, Finding, Result, Row
 from .config import ConfigError, Count, Dimension, Positive, Range
 from .fits import fit_power
 from .laws import invariant_error, linear_step
-
-_SEPARATION = math.sqrt(0.5)  # ‖a‖
+from .targets import SEPARATION, mixture
 
 
 @dataclass(frozen=True)
@@ -67,12 +65,6 @@ def plan(settings: Settings) -> list[str]:
     return list(settings.cases())
 
 
-def mixture(dim: int, context: Context) -> GaussianMixture:
-    """½N(a, I) + ½N(-a, I) with ‖a‖² = ½."""
-    entry = _SEPARATION / math.sqrt(dim)
-    return GaussianMixture(torch.full((dim,), entry, dtype=context.dtype, device=context.device))
-
-
 def measure(settings: Settings, unit: str, context: Context) -> Result:
     """Estimates of W2², one a repeat, and the first cloud of particles.
 
@@ -106,7 +98,7 @@ def measure(settings: Settings, unit: str, context: Context) -> Result:
 
 def law_error(scheme: str, dim: float, h: float) -> float:
     """W2² of the law that the scheme keeps on the mixture."""
-    return invariant_error(scheme, separation=_SEPARATION, dim=dim, step_size=h)
+    return invariant_error(scheme, separation=SEPARATION, dim=dim, step_size=h)
 
 
 def gaussian_error(scheme: str, dim: float, h: float) -> float:

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from ..brownian.noise import derive_seed
-from ..potentials import GaussianMixture, LogisticRegression, NonConvex
+from ..potentials import GaussianMixture, NonConvex
 from ..sampling import NonFiniteStateError, sample
 from ..sde import BaseSDE, ItoDiffusion, Langevin
 from . import plots
 from .base import Conclusion, Context, Finding, Result, Row
 from .config import Count, Dimension, Range, Seed
+from .targets import mixture, regression
 
 # SRK-LD serves additive noise alone; SRK-ID is Euler-Maruyama there.
 CASES = (
@@ -72,17 +73,15 @@ def problem(settings: Settings, target: str, context: Context) -> Problem:
     """A shipped target with its natural diffusion."""
     like, count, seed = {"dtype": context.dtype, "device": context.device}, settings.particles, context.seed
     if target == "mixture":
-        mixture = GaussianMixture(torch.full((settings.dim,), (2.0 * settings.dim) ** -0.5, **like))  # type: ignore[call-overload]
-        return Problem(Langevin(mixture), mixture.sample((count,), seed=seed), 1.0, 1.0)
+        modes = mixture(settings.dim, context)
+        return Problem(Langevin(modes), modes.sample((count,), seed=seed), 1.0, 1.0)
     if target == "regression":
-        regression = LogisticRegression.synthetic(
-            settings.observations, settings.dim, seed=settings.data_seed, dtype=context.dtype
-        ).to(context.device)
-        assert regression.smoothness is not None
+        posterior = regression(settings.observations, settings.dim, settings.data_seed, context)
+        assert posterior.smoothness is not None
         # The likelihood's gradient is bounded: far out the prior alone is left.
-        prior = regression.smoothness * regression.alpha / (regression.alpha + settings.observations / 4)
+        prior = posterior.smoothness * posterior.alpha / (posterior.alpha + settings.observations / 4)
         start = torch.zeros(count, settings.dim, **like)  # type: ignore[call-overload]
-        return Problem(Langevin(regression), start, regression.smoothness, prior)
+        return Problem(Langevin(posterior), start, posterior.smoothness, prior)
     hills = NonConvex(settings.beta, settings.gamma, settings.non_convex_dim)
     start = hills.sample((count,), seed=seed, dtype=context.dtype, device=context.device)
     # The drift is -x/2 + (½ - γ)x/g, and x/g has slope at most 1/√β.

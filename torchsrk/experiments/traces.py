@@ -22,11 +22,11 @@ from .base import Conclusion, Context, Finding, Result, Row
 from .config import ConfigError, Count, Dimension, Positive, Range, Seed
 from .laws import invariant_error
 from .reference_draws import Reference, reference_draws
+from .targets import SEPARATION, mixture, regression
 
 LABELS = {"em": "EM", "srk-ld": "SRK-LD"}
 LINES = {"em": "--", "srk-ld": "-"}
 KSD_LIMIT = 0.002  # the paper's, of the squared discrepancy of reference particles
-_SEPARATION = math.sqrt(0.5)  # ‖a‖ of the mixture
 _CHAIN, _SUBSAMPLE, _EXACT = range(3)  # what seeds are for
 
 
@@ -193,15 +193,10 @@ def states_along(
 
 
 def potential_of(settings: Settings, target: Target, context: Context) -> Potential:
-    """½N(a, I) + ½N(-a, I) with ‖a‖² = ½, or the paper's logistic regression on synthetic data."""
     if target.kind == "mixture":
-        shift = torch.full((target.dim,), _SEPARATION / math.sqrt(target.dim), dtype=context.dtype)
-        return GaussianMixture(shift).to(context.device)
+        return mixture(target.dim, context)
     assert target.observations is not None
-    regression = LogisticRegression.synthetic(
-        target.observations, target.dim, seed=settings.data_seed, dtype=context.dtype
-    )
-    return regression.to(context.device)
+    return regression(target.observations, target.dim, settings.data_seed, context)
 
 
 def draws_of(settings: Settings, potential: Potential, context: Context) -> Tensor:
@@ -270,7 +265,7 @@ def plateau_rows(settings: Settings, results: Mapping[str, Result]) -> list[Row]
 def laws_of(settings: Settings, target: Target, h: float) -> Row:
     """W2² of the schemes' exact laws on the mixture; empty where nothing like it is known."""
     known = settings.metric == "w2" and target.kind == "mixture"
-    error = partial(invariant_error, separation=_SEPARATION, dim=target.dim, step_size=h)
+    error = partial(invariant_error, separation=SEPARATION, dim=target.dim, step_size=h)
     return {f"{name}_law": error(scheme) if known else "" for name, scheme in (("em", "em"), ("srk_ld", "srk-ld"))}
 
 

@@ -20,18 +20,17 @@ from torch import Tensor
 
 from ..brownian.noise import Stream, derive_seed, fill_normal
 from ..metrics import corrected_wasserstein2_squared
-from ..potentials import GaussianMixture
 from ..sampling import Run, sample
 from ..sde import Langevin
 from . import plots
 from .base import Conclusion, Context, Finding, Result, Row
 from .config import Count, Dimension, Positive, Range
 from .laws import LineMixture, gaussian_errors, line_errors
+from .targets import SEPARATION, mixture
 
 SCHEMES = ("em", "srk-ld")
 COLORS = dict(zip(SCHEMES, plots.COLORS, strict=False))
 StepSize = Annotated[float, Range(0.0, 1.5, above=True)]  # from 2 on both schemes diverge
-_SEPARATION = math.sqrt(0.5)  # ‖a‖
 _BELOW = 0.1  # W2² where the corrected estimator's own bias is small against its noise
 
 
@@ -86,7 +85,7 @@ def measure(settings: Settings, unit: str, context: Context) -> Result:
 def law_errors(settings: Settings, scheme: str, h: float) -> Tensor:
     """W2² after every step: along a by quadrature, across a in closed form."""
     count, shift = math.ceil(settings.time / h), settings.start_shift * math.sqrt(settings.dim)  # all of it along a
-    line = line_errors(LineMixture(_SEPARATION), scheme, step_size=h, mean=shift, deviation=1.0)
+    line = line_errors(LineMixture(SEPARATION), scheme, step_size=h, mean=shift, deviation=1.0)
     along = torch.tensor(list(islice(line, count)), dtype=torch.float64)
     steps = torch.arange(1, count + 1)
     across = gaussian_errors(scheme, step_size=h, curvature=1.0, mean=0.0, variance=1.0, steps=steps)
@@ -95,7 +94,7 @@ def law_errors(settings: Settings, scheme: str, h: float) -> Tensor:
 
 def _cloud_errors(settings: Settings, scheme: str, h: float, context: Context) -> Result:
     """Corrected estimates of W2² at the end, one a repeat, and the last cloud."""
-    target, steps, estimates = _mixture(settings, context), math.ceil(settings.time / h), []
+    target, steps, estimates = mixture(settings.dim, context), math.ceil(settings.time / h), []
     for repeat in context.bar(range(settings.repeats), unit="repeat"):
         seed = derive_seed(context.seed, repeat)
         run = _run(settings, scheme, h, particles=2 * settings.points, steps=steps, seed=seed, context=context)
@@ -134,13 +133,8 @@ def _clocked(run: Callable[[], object]) -> float:
 def _run(settings: Settings, scheme: str, h: float, *, particles: int, steps: int, seed: int, context: Context) -> Run:
     start = torch.empty(particles, settings.dim, dtype=context.dtype, device=context.device)
     fill_normal(start, seed=seed, stream=Stream.START).add_(settings.start_shift)
-    sde = Langevin(_mixture(settings, context))
+    sde = Langevin(mixture(settings.dim, context))
     return sample(sde, start, integrator=scheme, step_size=h, num_steps=steps, seed=seed, compile=context.compile)
-
-
-def _mixture(settings: Settings, context: Context) -> GaussianMixture:
-    entry = _SEPARATION / math.sqrt(settings.dim)
-    return GaussianMixture(torch.full((settings.dim,), entry, dtype=context.dtype, device=context.device))
 
 
 def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
