@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from torchsrk.checkpoints import CheckpointError, load_checkpoint, save_checkpoint
+from torchsrk.checkpoints import CheckpointError, _digest, load_checkpoint, save_checkpoint
 
 
 def trained():
@@ -102,6 +102,15 @@ def test_a_file_cut_short_is_refused(tmp_path, kept):
         load_checkpoint(tmp_path / "a")
 
 
+def test_a_changed_bit_is_refused(tmp_path):
+    save_checkpoint(tmp_path / "a", {"x": torch.ones(100)})
+    content = bytearray((tmp_path / "a").read_bytes())
+    content[-20] ^= 1
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(CheckpointError, match="not what was written"):
+        load_checkpoint(tmp_path / "a")
+
+
 @pytest.mark.parametrize(
     "tree",
     [
@@ -112,11 +121,13 @@ def test_a_file_cut_short_is_refused(tmp_path, kept):
         '{"dict": [[1]]}',
         '{"code": "x"}',
         '{"a": 1, "b": 2}',
+        "5",
         "[" * 10**5,
     ],
 )
 def test_a_damaged_tree_is_refused(tmp_path, tree):
-    save_file({"0": torch.ones(1)}, tmp_path / "a", metadata={"torchsrk.checkpoint": tree})
+    tensors = {"0": torch.ones(1)}
+    save_file(tensors, tmp_path / "a", metadata={"torchsrk.checkpoint": f"{_digest(tree, tensors)} {tree}"})
     with pytest.raises(CheckpointError, match="not a whole checkpoint"):
         load_checkpoint(tmp_path / "a")
 
@@ -132,6 +143,8 @@ def test_others_files_are_refused_and_run_nothing(tmp_path, monkeypatch):
         with pytest.raises(CheckpointError, match="not a whole checkpoint"):
             load_checkpoint(name)
     assert not (tmp_path / "ran").exists()
+    with pytest.raises(CheckpointError, match="is not a file"):
+        load_checkpoint(tmp_path)
     with pytest.raises(FileNotFoundError, match="there is no checkpoint"):
         load_checkpoint("missing")
 

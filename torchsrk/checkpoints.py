@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from .files import replace_file
 
-_KEY = "torchsrk.checkpoint"
+_KEY = "torchsrk.checkpoint"  # one entry of metadata: safetensors writes several in any order
 
 
 class CheckpointError(ValueError):
@@ -27,22 +28,30 @@ def save_checkpoint(file: Path | str, state: Mapping[str, Any]) -> None:
     from safetensors.torch import save
 
     tensors: dict[str, Tensor] = {}
-    tree = _encoded(state, tensors, where="state")
-    replace_file(Path(file), save(tensors, metadata={_KEY: json.dumps(tree)}))
+    tree = json.dumps(_encoded(state, tensors, where="state"))
+    replace_file(Path(file), save(tensors, metadata={_KEY: f"{_digest(tree, tensors)} {tree}"}))
 
 
 def load_checkpoint(file: Path | str, device: torch.device | str = "cpu") -> dict[str, Any]:
     """What ``save_checkpoint`` wrote; a CheckpointError for a file that is cut short, damaged or another's."""
     from safetensors import SafetensorError, safe_open
 
-    if not Path(file).is_file():
+    if not Path(file).exists():
         raise FileNotFoundError(f"there is no checkpoint {file}")
+    if not Path(file).is_file():
+        raise CheckpointError(f"{file} is not a file: remove it to start afresh")
     try:
-        with safe_open(file, framework="pt", device=str(device)) as opened:
+        with safe_open(file, framework="pt", device="cpu") as opened:
             metadata = opened.metadata() or {}
             if _KEY not in metadata:
                 raise CheckpointError(f"{file} is a safetensors file, but no checkpoint of torchsrk")
-            state = _decoded(json.loads(metadata[_KEY]), opened.get_tensor)
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        digest, _, tree = metadata[_KEY].partition(" ")
+        if digest != _digest(tree, tensors):
+            raise ValueError("its content is not what was written")
+        state = _decoded(json.loads(tree), lambda name: tensors[name].to(device))
+        if not isinstance(state, dict):
+            raise TypeError("it holds no dict")
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, CheckpointError):
             raise
@@ -51,6 +60,16 @@ def load_checkpoint(file: Path | str, device: torch.device | str = "cpu") -> dic
             "it to start afresh."
         ) from error
     return state
+
+
+def _digest(tree: str, tensors: Mapping[str, Tensor]) -> str:
+    """Of all that a file holds: one with a changed bit among its numbers still reads as a safetensors file."""
+    digest = hashlib.sha256(tree.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _encoded(value: Any, tensors: dict[str, Tensor], where: str) -> Any:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-# In a source tree, or beside the package where it is installed.
+# Within the package where it is installed, or beside it in a source tree.
 CONFIGS = next(
     (
         folder
-        for folder in (Path(__file__).parent.parent / "configs", Path(__file__).parent / "configs")
+        for folder in (Path(__file__).parent / "configs", Path(__file__).parent.parent / "configs")
         if folder.is_dir()
     ),
     Path("configs"),
@@ -20,10 +22,33 @@ CONFIGS = next(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
+    options, rest = _parsed(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # nothing is lost to a terminal that knows no "²"
+    try:
+        code = {"run": _run, "list": _list, "report": _report}[options.command](options, rest)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        hint = "; --resume goes on from here" if options.command == "run" else ""
+        print(f"\ntorchsrk: stopped{hint}", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if not _is_users(error):
+            raise
+        print(f"torchsrk: error: {error or type(error).__name__}", file=sys.stderr)
+        return 2
+
+
+def _parsed(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(prog="torchsrk", description="Run experiments from YAML configs.")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run a config", allow_abbrev=False)
-    run.add_argument("config", help="a YAML file, or the name of a shipped config")
+    run.add_argument("config", help="a YAML file, or the name of a shipped config; --dotted.key value changes an entry")
     run.add_argument("--output", type=Path, help="the run's folder, by default results/NAME-PROFILE")
     run.add_argument("--resume", action="store_true", help="go on with the run in the folder")
     run.add_argument("--print_config", action="store_true", help="show the resolved config and stop")
@@ -34,21 +59,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options, rest = parser.parse_known_args(arguments)
     if options.command != "run" and rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return options, rest
+
+
+def _is_users(error: Exception) -> bool:
+    """Whether the message is all that a user needs: a wrong config, a folder, a disk, sizes beyond the machine."""
     from .checkpoints import CheckpointError
     from .experiments.config import ConfigError
     from .experiments.folder import FolderError
     from .sampling import NonFiniteStateError
 
-    try:
-        if options.command == "run":
-            return _run(options, rest)
-        return _report(options) if options.command == "report" else _list()
-    except (ConfigError, FolderError, CheckpointError, NonFiniteStateError) as error:
-        print(f"torchsrk: error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("\ntorchsrk: stopped; --resume goes on from here", file=sys.stderr)
-        return 130
+    known = (ConfigError, FolderError, CheckpointError, NonFiniteStateError, OSError, MemoryError)
+    return isinstance(error, known) or "can't allocate memory" in str(error)
 
 
 def _run(options: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -69,7 +91,7 @@ def _run(options: argparse.Namespace, rest: Sequence[str]) -> int:
     return 0
 
 
-def _list() -> int:
+def _list(options: argparse.Namespace, rest: Sequence[str]) -> int:
     from .experiments.config import read_yaml
 
     for file in sorted(CONFIGS.glob("*.yaml")):
@@ -77,7 +99,7 @@ def _list() -> int:
     return 0
 
 
-def _report(options: argparse.Namespace) -> int:
+def _report(options: argparse.Namespace, rest: Sequence[str]) -> int:
     from .experiments.report import write_report
 
     write_report(options.runs, options.output)
@@ -86,8 +108,8 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _config_file(given: str) -> Path:
-    shipped = CONFIGS / f"{given}.yaml"
-    return shipped if "/" not in given and shipped.exists() else Path(given)
+    shipped = {file.stem: file for file in CONFIGS.glob("*.yaml")}
+    return shipped.get(given, Path(given))
 
 
 if __name__ == "__main__":

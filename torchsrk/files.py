@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
+
+_UNFINISHED = ".torchsrk-unfinished"
 
 
 def replace_file(file: Path, content: bytes) -> None:
     """Write a file in one piece: whenever the process is killed, it has the old content or the new one."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
+    unfinished = file.with_name(f".{file.name}.{os.getpid()}{_UNFINISHED}")
     try:
         with unfinished.open("wb") as out:
             out.write(content)
@@ -23,4 +24,4 @@ def replace_file(file: Path, content: bytes) -> None:
 
 def is_unfinished(file: Path) -> bool:
     """Whether this is what a process that was killed left of a file it was writing."""
-    return re.fullmatch(r"\..+\.\d+", file.name) is not None
+    return file.name.startswith(".") and file.name.endswith(_UNFINISHED) and file.is_file()

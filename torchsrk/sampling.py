@@ -369,7 +369,7 @@ def _full_precision(x: Tensor) -> Iterator[None]:
 def _progress_bar(total: int, show: bool, scheme: Integrator, step_size: float) -> AbstractContextManager[Any]:
     from tqdm import tqdm
 
-    return tqdm(total=total, desc=f"{scheme.name}, h = {step_size:g}", unit="step", disable=not show)
+    return tqdm(total=total, desc=f"{scheme.name}, h = {step_size:g}", unit="step", leave=None, disable=not show)
 
 
 def check_step_size(step_size: float) -> None:

@@ -14,6 +14,7 @@ from torchsrk.experiments.laws import (
     invariant_error,
     line_errors,
     linear_step,
+    steps_below,
 )
 from torchsrk.integrators import integrator_named
 from torchsrk.potentials import FunctionPotential, GaussianMixture
@@ -88,3 +89,14 @@ def test_the_invariant_law_across_the_modes_is_the_linear_one():
         factor, noise = linear_step(scheme, step_size=0.5, curvature=1.0)
         assert many - one == pytest.approx(20 * (math.sqrt(noise / (1 - factor**2)) - 1) ** 2)
         assert invariant_error(scheme, separation=0.7, dim=2, step_size=2.1) == math.inf
+
+
+def test_steps_below_wants_the_error_below_for_good():
+    errors = torch.tensor([4.0, 0.5, 2.0, 0.5])
+    assert [steps_below(errors, epsilon) for epsilon in (5.0, 1.0, 0.1)] == [1, 4, 0]
+
+
+def test_quadrature_beyond_memory_is_refused():
+    with pytest.raises(ArithmeticError, match="quadrature would take"):
+        next(line_errors(LineMixture(0.5), "em", step_size=0.1, mean=1e6, deviation=1.0))
+    assert math.isnan(invariant_error("em", separation=0.5, dim=1, step_size=1e-6))

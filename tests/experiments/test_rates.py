@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torchsrk.experiments.base import Context
-from torchsrk.experiments.rates import Settings, conclude, fit, gaussian_trace, measure, plan, steps_to, tolerances
+from torchsrk.experiments.rates import Settings, conclude, fit, gaussian_trace, measure, plan, tolerances
 
 SETTINGS = Settings(
     smallest_em=0.02,
@@ -31,11 +31,6 @@ def test_gaussian_trace_ends_at_the_invariant_law():
     curvatures = [SETTINGS.condition ** (k / 9) for k in range(10)]
     gaps = [(l**-0.5) * ((1 - h * l / 2) ** -0.5 - 1) for l in curvatures]  # noqa: E741
     assert float(gaussian_trace(SETTINGS, "em", 0.5)[-1]) == pytest.approx(math.hypot(*gaps), rel=1e-9)
-
-
-def test_steps_to_wants_the_error_below_for_good():
-    errors = torch.tensor([4.0, 0.5, 2.0, 0.5])
-    assert [steps_to(errors, epsilon) for epsilon in (5.0, 1.0, 0.1)] == [1, 4, 0]
 
 
 def test_fit_finds_a_power():

@@ -38,3 +38,30 @@ def test_unfinished_runs_are_refused(run, tmp_path, capsys):
     assert not (tmp_path / "report.html").exists()
     assert main(["report", str(tmp_path / "missing"), "--output", str(tmp_path / "report.html")]) == 2
     assert "holds no finished run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("errors.csv", b""),
+        ("errors.csv", b"\xff\xfe"),
+        ("errors.csv", b'a\n"' + b"x" * 200_000),
+        ("summary.md", b"\xff"),
+        ("provenance.json", b"\xff"),
+    ],
+)
+def test_damaged_runs_are_refused_by_name(run, tmp_path, capsys, name, content):
+    (run / name).write_bytes(content)
+    assert main(["report", str(run), "--output", str(tmp_path / "report.html")]) == 2
+    assert str(run / name) in capsys.readouterr().err
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_nothing_but_a_report_is_overwritten(run, tmp_path, capsys):
+    (tmp_path / "notes.md").write_text("mine")
+    for output in (tmp_path / "notes.md", tmp_path):
+        assert main(["report", str(run), "--output", str(output)]) == 2
+        assert "is no report" in capsys.readouterr().err
+    assert (tmp_path / "notes.md").read_text() == "mine"
+    for _ in range(2):
+        assert main(["report", str(run), "--output", str(tmp_path / "report.html")]) == 0

@@ -65,7 +65,7 @@ def refused(capsys, *arguments):
 
 def test_a_folder_holds_everything(unbroken):
     assert yaml.safe_load((unbroken / "config.yaml").read_text())["settings"]["particles"] == 100
-    provenance = json.loads((unbroken / "provenance.json").read_text())
+    (provenance,) = json.loads((unbroken / "provenance.json").read_text())
     assert provenance["versions"]["torch"]
     assert {"commit", "seed", "device"} <= set(provenance)
     with (unbroken / "errors.csv").open() as table:
@@ -156,7 +156,7 @@ def test_one_run_at_a_time(tmp_path):
 
 def test_what_a_killed_write_left_is_cleared(tmp_path):
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / ".config.yaml.123").write_text("a")
+    (tmp_path / "run" / ".config.yaml.123.torchsrk-unfinished").write_text("a")
     with RunFolder(tmp_path / "run", "a: 1\n", resume=False) as folder:
         assert sorted(file.name for file in folder.path.iterdir()) == [".lock", "config.yaml"]
 
@@ -205,12 +205,19 @@ WRONG = {
     "no experiment": ("description: a", "experiment: expected one of"),
     "class path": ("experiment: os.system\ndescription: a", "experiment: expected one of"),
     "settings": (TEXT.replace("dims", "dimensions"), r"settings.panels\[0\].dimensions: there is no such key"),
-    "quick": (TEXT.replace("quick: {p", "quick: {q"), r"settings.qarticles: there is no such key \(did you mean part"),
+    "quick": (TEXT.replace("quick: {p", "quick: {q"), r"quick.qarticles: there is no such key \(did you mean part"),
     "quick as a list": (TEXT.replace("quick: {particles: 100}", "quick: [1]"), "quick: expected `key: value` lines"),
     "settings as text": ("experiment: asymptotic\ndescription: a\nsettings: all", "settings: expected `key: value`"),
     "device": (TEXT + "device: tpu", "device: expected one of auto, cpu, cuda"),
     "seed": (TEXT + "seed: -1", "seed: expected a number from 0"),
     "profile": (TEXT + "profile: slow", "profile: expected one of quick, full"),
+    "misspelt experiment": (TEXT.replace("experiment", "experimet"), r"experimet: .*did you mean experiment\?"),
+    "misspelt quick": (TEXT.replace("quick", "quik"), r"quik: .*did you mean quick\?"),
+    "twice": (TEXT.replace("1.0", "0.5"), "without repetitions"),
+    "nearly twice": (TEXT.replace("1.0", "0.50000001"), "without repetitions"),
+    "falling": (TEXT.replace("1.0", "0.1"), r"panels\[0\].step_sizes: expected rising ones"),
+    "octal": (TEXT.replace("300", "010"), "010 is no decimal number"),
+    "minutes": (TEXT.replace("300", "1:30"), "1:30 is no decimal number"),
     "unknown key": (TEXT + "deivce: cpu", r"deivce: there is no such key \(did you mean device\?\)"),
 }  # fmt: skip
 
@@ -224,6 +231,48 @@ def test_a_wrong_config_is_refused_before_anything_is_written(tmp_path, capsys, 
         load_config(file, {})
     assert str(file) in refused(capsys, "run", str(file), "--output", str(tmp_path / "run"))
     assert os.listdir(tmp_path) == ["wrong.yaml"]
+
+
+def test_a_refused_folder_is_left_alone(config, tmp_path, capsys):
+    """A config.yaml of somebody else's, and hidden files that look a little like ours."""
+    folder = tmp_path / "theirs"
+    (folder / "sub").mkdir(parents=True)
+    files = [folder / name for name in ("config.yaml", ".notes.2024", "sub/.libfoo.so.1")]
+    for file in files:
+        file.write_text("a: 2020-13-45\n")
+    (folder / ".cache.2").mkdir()
+    for resume in ([], ["--resume"]):
+        assert str(folder) in refused(capsys, "run", str(config), "--output", str(folder), *resume)
+    files[0].unlink()
+    assert "no run's" in refused(capsys, "run", str(config), "--output", str(folder))
+    assert sorted(file.name for file in folder.rglob("*")) == [".cache.2", ".libfoo.so.1", ".notes.2024", "sub"]
+
+
+def test_provenance_tells_every_environment(tmp_path):
+    for environment in ({"torch": "1"}, {"torch": "1"}, {"torch": "2"}):
+        with RunFolder(tmp_path / "run", "a: 1\n", resume=True) as folder:
+            folder.note_environment(environment)
+    assert json.loads((tmp_path / "run" / "provenance.json").read_text()) == [{"torch": "1"}, {"torch": "2"}]
+
+
+def test_what_the_system_refuses_is_one_line(config, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert "file" in refused(capsys, "run", str(config), "--output", str(tmp_path / "file" / "below"))
+    assert "too long" in refused(capsys, "run", str(config), "--output", str(tmp_path / ("a" * 300)))
+    assert "a" * 300 in refused(capsys, "run", "a" * 300)
+    panels = "[{against: step_size, dims: [10000], step_sizes: [0.5]}]"
+    huge = ["--settings.particles", "1000000000", "--settings.panels", panels, "--output", str(tmp_path / "huge")]
+    assert "can't allocate memory" in refused(capsys, "run", str(config), *huge)
+
+
+def test_a_closed_pipe_and_a_terminal_of_few_letters():
+    command = f"{sys.executable} -m torchsrk.cli list"
+    closed = subprocess.run(f"{command} | true", shell=True, capture_output=True, text=True)
+    assert closed.stderr == ""
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    plain = subprocess.run(command.split(), env=environment, capture_output=True, text=True)
+    assert (plain.returncode, plain.stderr) == (0, "")
+    assert "W2\\xb2" in plain.stdout
 
 
 def test_list(capsys):

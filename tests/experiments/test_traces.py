@@ -114,7 +114,7 @@ def test_states_are_those_of_one_run():
 
 def test_w2_after_one_step_is_between_known_gaussians():
     """A step of Euler-Maruyama from a point is Gaussian, and the mixture is nearly so."""
-    settings = replace(TINY, metric="w2", targets=(replace(MIXTURE, step_sizes=(0.5,)),), iterations=(1,))
+    settings = replace(TINY, metric="w2", targets=(replace(MIXTURE, step_sizes=(0.5,)),), iterations=(1,), plateau=1)
     runs = [traces.measure(settings, f"mixture-d2-em-h0.5-run{k}", CONTEXT)["errors"] for k in range(3)]
     a = torch.full((2,), 0.5)
     point = torch.full((2,), 3.0)
@@ -131,7 +131,7 @@ def test_draws_are_chosen_without_replacement_and_afresh():
 
 
 def test_a_run_that_breaks_is_infinite_from_there_on():
-    settings = replace(TINY, targets=(replace(MIXTURE, step_sizes=(2.5,)),), iterations=(1, 400), repeats=2)
+    settings = replace(TINY, targets=(replace(MIXTURE, step_sizes=(2.5,)),), iterations=(1, 400), plateau=1, repeats=2)
     results = measured(settings)
     errors = results["mixture-d2-em-h2.5-run0"]["errors"]
     assert math.isfinite(errors[0])
@@ -222,6 +222,8 @@ def test_cache_that_others_can_write_to_is_refused(cache):
     [
         ({"targets": (MIXTURE, MIXTURE)}, "twice"),
         ({"targets": (replace(REGRESSION, observations=None),)}, "observations"),
+        ({"targets": (replace(MIXTURE, observations=5),)}, "a mixture has no observations"),
+        ({"plateau": 1000}, "plateau: at most the"),
         ({"reference": Reference(particles=999)}, "1000 or more"),
     ],
 )

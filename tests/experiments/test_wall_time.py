@@ -16,8 +16,8 @@ SETTINGS = Settings(
     particles=50,
     steps=20,
     rounds=2,
-    points=60,
-    repeats=4,
+    points=100,
+    repeats=8,
 )
 CONTEXT = Context(seed=0, device=torch.device("cpu"), dtype=torch.float64, compile=False, progress=False)
 

@@ -74,6 +74,13 @@ def test_non_convex_draws_are_exact(dim):
     assert abs(squared.mean() - target.second_moment()) < Z * squared.std() / math.sqrt(len(squared))
 
 
+@pytest.mark.parametrize("dim", [1, 4])
+def test_non_convex_with_large_beta_is_a_wide_gaussian(dim):
+    """f is ‖x‖²/(2√β) up to a constant and terms of order 1/√β."""
+    beta = 1e8
+    assert NonConvex(beta, gamma=0.5, dim=dim).second_moment() == pytest.approx(dim * math.sqrt(beta), rel=1e-3)
+
+
 @pytest.mark.parametrize("target", [mixture(3), NonConvex(2.0, 0.5, 3)], ids=["mixture", "non-convex"])
 def test_draws_are_seeded_and_shaped(target):
     assert torch.equal(target.sample((4, 5), seed=1), target.sample((4, 5), seed=1))

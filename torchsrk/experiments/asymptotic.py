@@ -19,9 +19,9 @@ from ..sde import Langevin
 from . import plots
 from .base import Conclusion, Context, Finding, Result, Row
 from .config import ConfigError, Count, Dimension, Positive, Range
-from .fits import fit_power
+from .fits import fit_power, mean_and_error
 from .laws import invariant_error, linear_step
-from .targets import SEPARATION, mixture
+from .targets import FAR, SEPARATION, mixture
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,13 @@ class Panel:
     fit: bool = False  # a power law to three points or more
 
     def __post_init__(self) -> None:
-        if self.fit and len(set(getattr(self, f"{self.against}s"))) < 3:
-            raise ConfigError(f"fit: needs three {self.against}s or more")
+        varied, fixed = ("step_sizes", "dims") if self.against == "step_size" else ("dims", "step_sizes")
+        if len(getattr(self, fixed)) > 1:
+            raise ConfigError(f"{fixed}: a panel against {self.against} has one of them; give another panel for more")
+        if sorted(getattr(self, varied)) != list(getattr(self, varied)):
+            raise ConfigError(f"{varied}: expected rising ones; got {list(getattr(self, varied))}")
+        if self.fit and len(getattr(self, varied)) < 3:
+            raise ConfigError(f"fit: needs three {varied} or more")
 
     def cases(self) -> list[tuple[int, float]]:
         return list(product(self.dims, self.step_sizes))
@@ -90,6 +95,8 @@ def measure(settings: Settings, unit: str, context: Context) -> Result:
             )
         except NonFiniteStateError:
             return {"estimates": torch.full((settings.repeats,), math.inf, dtype=torch.float64)}
+        if float(run.final.abs().max()) > FAR:
+            return {"estimates": torch.full((settings.repeats,), math.inf, dtype=torch.float64)}
         first = run.final[: settings.particles].cpu() if first is None else first
         clouds = (*run.final.double().chunk(2), *exact.double().chunk(2))
         estimates.append(float(corrected_wasserstein2_squared(*clouds)))  # type: ignore[arg-type]
@@ -107,29 +114,26 @@ def gaussian_error(scheme: str, dim: float, h: float) -> float:
     return dim * (math.sqrt(noise / (1 - factor**2)) - 1) ** 2 if abs(factor) < 1 else math.inf
 
 
+THEORIES = {"law": law_error, "gaussian_theory": gaussian_error}
+
+
 def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
     rows = [_row(*case, results[unit]["estimates"]) for unit, case in settings.cases().items()]
     found = [finding for panel in settings.panels for finding in findings(panel, rows, results)]
-    curves = [(panel, curve(panel, scheme, rows)) for panel in settings.panels for scheme in settings.schemes]
-    fitted = [exponents(panel, own) for panel, own in curves if panel.fit]
+    curves = [(panel, scheme) for panel in settings.panels for scheme in settings.schemes]
+    fitted = [exponents(panel, scheme, results) for panel, scheme in curves if panel.fit]
     return Conclusion(
         tables={"errors": rows, **({"exponents": fitted} if fitted else {})},
         figures={"asymptotic": partial(draw, settings, rows, fitted)},
         findings=found,
-        notes=[*map(_exponent_note, fitted), *(share(panel, own) for panel, own in curves)],
+        notes=[*map(_exponent_note, fitted), *(share(panel, curve(panel, scheme, rows)) for panel, scheme in curves)],
     )
 
 
 def _row(scheme: str, dim: int, h: float, estimates: Tensor) -> Row:
-    return {
-        "scheme": scheme,
-        "dim": dim,
-        "step_size": h,
-        "w2_squared": float(estimates.mean()),
-        "standard_error": float(estimates.std() / math.sqrt(len(estimates))) if estimates.isfinite().all() else 0.0,
-        "law": law_error(scheme, dim, h),
-        "gaussian_theory": gaussian_error(scheme, dim, h),
-    }
+    mean, error = mean_and_error(estimates)
+    where = {"scheme": scheme, "dim": dim, "step_size": h, "w2_squared": mean, "standard_error": error}
+    return where | {name: theory(scheme, dim, h) for name, theory in THEORIES.items()}
 
 
 def findings(panel: Panel, rows: list[Row], results: Mapping[str, Result]) -> list[Finding]:
@@ -143,48 +147,55 @@ def findings(panel: Panel, rows: list[Row], results: Mapping[str, Result]) -> li
     ]
     below = sum(float(gap.mean()) > 0 for gap in gaps)
     clear = sum(float(gap.mean()) > 2 * float(gap.std()) / math.sqrt(len(gap)) for gap in gaps if gap.isfinite().all())
-    laws = sum(b["law"] < a["law"] for a, b in zip(em, srk, strict=True))
+    known = [(a["law"], b["law"]) for a, b in zip(em, srk, strict=True) if math.isfinite(b["law"])]
+    laws = sum(b < a for a, b in known)
     text = (
         f"{_where(panel)}: SRK-LD's W2² is below Euler-Maruyama's at {below} of {len(em)} points, at {clear} of them "
-        f"by more than two standard errors of the difference; W2² of their exact laws is at {laws}"
+        f"by more than two standard errors of the difference; that of its exact law is at {laws} of {len(known)}"
     )
     last = (
         f"{_where(panel)}, {panel.against} {em[-1][panel.against]:g}: W2² is {_shown(em[-1])} with Euler-Maruyama "
-        f"({em[-1]['law']:.3g} by its law), {_shown(srk[-1])} with SRK-LD ({srk[-1]['law']:.3g})"
+        f"({em[-1]['law']:.3g} by its law), and less than a fifth of it, {_shown(srk[-1])}, with SRK-LD "
+        f"({srk[-1]['law']:.3g})"
     )
     return [
-        Finding(text, below == len(em) and not any(b["law"] >= a["law"] for a, b in zip(em, srk, strict=True))),
-        Finding(last, srk[-1]["w2_squared"] < em[-1]["w2_squared"] / 5),
+        Finding(text, below == len(em) and laws == len(known)),
+        Finding(last, em[-1]["w2_squared"] - 2 * em[-1]["standard_error"] > 5 * max(0.0, srk[-1]["w2_squared"])),
     ]
 
 
-def exponents(panel: Panel, own: list[Row]) -> Row:
+def exponents(panel: Panel, scheme: str, results: Mapping[str, Result]) -> Row:
     """The power of the step size or the dimension that W2² goes with, and that of the theories at the same points."""
-    used = [row for row in own if row["standard_error"] > 0]
-    x, errors = ([row[key] for row in used] for key in (panel.against, "standard_error"))
-    fits = {key: fit_power(x, [row[key] for row in used], errors) for key in ("w2_squared", "law", "gaussian_theory")}
-    measured = fits.pop("w2_squared")
-    where = {"against": panel.against, "at": _where(panel), "scheme": own[0]["scheme"], "points": len(used)}
-    return {**where, **measured._asdict(), **{f"{key}_exponent": fit.exponent for key, fit in fits.items()}}
-
-
-def _is_told(row: Row) -> bool:
-    """Whether the points confine the exponent at all."""
-    return math.isfinite(row["low"]) and math.isfinite(row["high"])
+    cases = [
+        case
+        for case in panel.cases()
+        if results[_unit(scheme, *case)]["estimates"].isfinite().all() and math.isfinite(law_error(scheme, *case))
+    ]
+    where = {"against": panel.against, "at": _where(panel), "scheme": scheme, "points": len(cases)}
+    if len(cases) < 3:
+        nothing = dict.fromkeys(("exponent", "half_width", "factor", "law", "gaussian_theory"), math.nan)
+        return {**where, **nothing}
+    samples = torch.stack([results[_unit(scheme, *case)]["estimates"] for case in cases], dim=-1)
+    x = [case[panel.against == "step_size"] for case in cases]
+    # The theories at the same points, with the same weights.
+    shifts = (torch.tensor([error(scheme, *case) for case in cases]) - samples.mean(0) for error in THEORIES.values())
+    law, gaussian = (fit_power(x, samples + shift).exponent for shift in shifts)
+    return {**where, **fit_power(x, samples)._asdict(), "law": law, "gaussian_theory": gaussian}
 
 
 def _exponent_note(row: Row) -> str:
-    measured = f"{row['exponent']:.2f} (95 %: {row['low']:.2f} to {row['high']:.2f})"
+    told = math.isfinite(row["half_width"])
+    measured = f"{row['exponent']:.2f} ± {row['half_width']:.2f} (95 %)" if told else "that can't be told"
     return (
-        f"{row['at']}: W2² with {plots.LABELS[row['scheme']]} goes with {row['against']} to the power "
-        f"{measured if _is_told(row) else 'that noise hides'} at {row['points']} points; the exact laws with "
-        f"{row['law_exponent']:.2f}, linear theory with {row['gaussian_theory_exponent']:.2f}"
+        f"{row['at']}: W2² with {plots.LABELS[row['scheme']]} goes with {row['against']} to the power {measured} at "
+        f"{row['points']} points; the exact laws with {row['law']:.2f}, linear theory with {row['gaussian_theory']:.2f}"
     )
 
 
 def share(panel: Panel, own: list[Row]) -> str:
     """What of a law's W2² the clouds show: in many dimensions few points tell a wide law from another only in part."""
-    shares = [row["w2_squared"] / row["law"] for row in own if row["w2_squared"] > 5 * row["standard_error"] > 0]
+    known = [row for row in own if math.isfinite(row["law"])]
+    shares = [row["w2_squared"] / row["law"] for row in known if row["w2_squared"] > 5 * row["standard_error"] > 0]
     label = f"{_where(panel)}: of W2² of the exact law with {plots.LABELS[own[0]['scheme']]} the estimates show"
     if not shares:
         return f"{label} an amount that their noise hides"
@@ -221,7 +232,8 @@ def draw(settings: Settings, rows: list[Row], fitted: list[Row], file: Any) -> N
     """The panels side by side, with the exact laws of both schemes, and their linear theory."""
     figure, axes = plots.panels(len(settings.panels))
     for axis, panel in zip(axes, settings.panels, strict=True):
-        for scheme, color in zip(settings.schemes, plots.COLORS, strict=False):
+        for scheme in settings.schemes:
+            color = plots.COLOR_OF[scheme]
             shown = [row for row in curve(panel, scheme, rows) if math.isfinite(row["w2_squared"])]
             x = [row[panel.against] for row in shown]
             axis.errorbar(
@@ -238,9 +250,10 @@ def draw(settings: Settings, rows: list[Row], fitted: list[Row], file: Any) -> N
             axis.plot(*law, color=color, label=f"{plots.LABELS[scheme]}, its exact law")
             theory = smooth(panel, partial(gaussian_error, scheme), points=201)
             axis.plot(*theory, color=color, linestyle=":", alpha=0.7)
-            for row in filter(_is_told, fitted):
-                if (row["against"], row["at"], row["scheme"]) == (panel.against, _where(panel), scheme):
-                    label = f"a fit, power {row['exponent']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+            for row in fitted:
+                own = (row["against"], row["at"], row["scheme"]) == (panel.against, _where(panel), scheme)
+                if own and math.isfinite(row["half_width"]):
+                    label = f"a fit, power {row['exponent']:.2f} ± {row['half_width']:.2f}"
                     axis.plot(x, [row["factor"] * a ** row["exponent"] for a in x], "--", color=color, label=label)
         ticks = panel.step_sizes if panel.against == "step_size" else panel.dims
         axis.set(xscale="log", yscale="log", title=f"mixture, {_where(panel)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 import reprlib
 import types
 from collections.abc import Mapping, Sequence
@@ -78,6 +79,12 @@ class _PlainLoader(yaml.SafeLoader):
             raise yaml.YAMLError(f"tags such as {event.tag!r} are not read, {event.start_mark}")
         return super().compose_node(parent, index)
 
+    def construct_yaml_int(self, node: Any) -> int:
+        """YAML 1.1 has octal numbers with a leading 0 and minutes with a colon: nobody means them."""
+        if not re.fullmatch(r"[-+]?(0|[1-9][0-9_]*)", node.value):
+            raise yaml.YAMLError(f"{node.value} is no decimal number, {node.start_mark}")
+        return int(node.value)
+
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         seen = set()
         for key, _ in node.value:
@@ -87,6 +94,9 @@ class _PlainLoader(yaml.SafeLoader):
                 raise yaml.YAMLError(f"the key {key.value!r} is there twice, {key.start_mark}")
             seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+_PlainLoader.add_constructor("tag:yaml.org,2002:int", _PlainLoader.construct_yaml_int)
 
 
 def build(kind: Any, value: Any, *, file: str, key: str = "") -> Any:
@@ -111,10 +121,22 @@ def build(kind: Any, value: Any, *, file: str, key: str = "") -> Any:
     if origin is tuple:
         if not isinstance(value, (list, tuple)) or not value:
             raise wrong("a list, such as [1, 2]")
-        return tuple(build(arguments[0], part, file=file, key=f"{key}[{i}]") for i, part in enumerate(value))
+        parts = tuple(build(arguments[0], part, file=file, key=f"{key}[{i}]") for i, part in enumerate(value))
+        # Six digits, as units are named by.
+        if len({f"{part:g}" if isinstance(part, float) else part for part in parts}) < len(parts):
+            raise wrong("a list without repetitions (to six digits)")
+        return parts
     if is_dataclass(kind):
         return _build_dataclass(kind, value, file=file, key=key, wrong=wrong)
     return _build_scalar(kind, value, wrong)
+
+
+def check_keys(given: Mapping[str, Any], known: Sequence[str], *, where: str) -> None:
+    for name in given:
+        if name not in known:
+            raise ConfigError(
+                f"{where}{name}: there is no such key{_nearest(name, known)}; the keys here are {', '.join(known)}"
+            )
 
 
 def _build_dataclass(kind: Any, value: Any, *, file: str, key: str, wrong: Any) -> Any:
@@ -123,12 +145,7 @@ def _build_dataclass(kind: Any, value: Any, *, file: str, key: str, wrong: Any) 
     hints = get_type_hints(kind, include_extras=True)
     known = [field.name for field in fields(kind)]
     prefix = f"{key}." if key else ""
-    for name in value:
-        if name not in known:
-            raise ConfigError(
-                f"{file}: {prefix}{name}: there is no such key{_nearest(name, known)}; the keys here are "
-                f"{', '.join(known)}"
-            )
+    check_keys(value, known, where=f"{file}: {prefix}")
     for field in fields(kind):
         if field.name not in value and field.default is MISSING and field.default_factory is MISSING:
             raise ConfigError(f"{file}: {prefix}{field.name}: this key is missing")
@@ -185,10 +202,10 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     rest = list(arguments)
     while rest:
-        name, _, value = rest.pop(0).partition("=")
+        name, given, value = rest.pop(0).partition("=")
         if not name.startswith("--") or len(name) < 3:
-            raise ConfigError(f"expected --key value; got {name!r}")
-        if not _:
+            raise ConfigError(f"expected --key value after the config; got {name!r}")
+        if not given:
             if not rest:
                 raise ConfigError(f"{name}: expected a value after it")
             value = rest.pop(0)

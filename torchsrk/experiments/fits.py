@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_NORMAL_95 = 1.959964
-_EXPONENTS = [k / 200 for k in range(-400, 2001)]  # -2 to 10
+import torch
+from torch import Tensor
+
+_EXPONENTS = torch.arange(-400, 2001, dtype=torch.float64) / 200  # -2 to 10
 
 
 class Line(NamedTuple):
@@ -18,15 +20,28 @@ class Line(NamedTuple):
 
 
 class Power(NamedTuple):
-    """factor·x^exponent, and the ends of the exponent's 95 % interval: infinite where the points set none."""
+    """factor·x^exponent, and half the width of the exponent's 95 % interval: infinite where the points set none."""
 
     exponent: float
-    low: float
-    high: float
+    half_width: float
     factor: float
 
-    def __str__(self) -> str:
-        return f"{self.exponent:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+def mean_and_error(values: Tensor) -> tuple[float, float]:
+    """Over repeats; a mean that is not finite has no error to speak of."""
+    mean = float(values.mean())
+    return mean, float(values.std()) / math.sqrt(len(values)) if math.isfinite(mean) else 0.0
+
+
+def student_95(freedom: int) -> float:
+    """The 97.5 % quantile of Student's t, to 1 % from 3 degrees on (Abramowitz and Stegun 26.7.5)."""
+    z = 1.959964
+    return (
+        z
+        + (z**3 + z) / (4 * freedom)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
+    )
 
 
 def fit_line(x: Sequence[float], y: Sequence[float]) -> Line:
@@ -38,37 +53,36 @@ def fit_line(x: Sequence[float], y: Sequence[float]) -> Line:
     slope = math.fsum((a - middle_x) * (b - middle_y) for a, b in zip(x, y, strict=True)) / spread
     residuals = (b - middle_y - slope * (a - middle_x) for a, b in zip(x, y, strict=True))
     variance = math.fsum(r**2 for r in residuals) / (len(x) - 2)
-    return Line(slope, _NORMAL_95 * math.sqrt(variance / spread))
+    return Line(slope, student_95(len(x) - 2) * math.sqrt(variance / spread))
 
 
-def fit_power(x: Sequence[float], y: Sequence[float], errors: Sequence[float]) -> Power:
-    """Through points whose y have these standard errors, by weighted least squares.
+def fit_power(x: Sequence[float], samples: Tensor) -> Power:
+    """Through the means of samples (repeats, points), weighted by their errors; the interval is the jackknife's.
 
-    Not through logarithms: y that noise has made negative count like others, where leaving them out would bend the
-    curve up. The interval holds the exponents whose χ² is near the least one; points that scatter by more than their
-    errors, as where there is no power law, widen it.
+    Not through logarithms: means that noise has made negative count like others, where leaving them out would bend the
+    curve up. Leaving out one repeat after the other allows for points that share their noise.
     """
-    if not len(x) == len(y) == len(errors) >= 3 or len(set(x)) < 2 or not all(a > 0 for a in (*x, *errors)):
+    repeats = len(samples)
+    if repeats < 3 or len(x) < 3 or len(set(x)) < 2 or not samples.isfinite().all() or min(x) <= 0:
         raise ValueError(
-            "a power needs three or more points, not all above each other, with positive abscissae and errors; "
-            f"got {len(x)}, {len(y)} and {len(errors)}"
+            "a power needs three or more repeats of finite values at three or more positive abscissae; got "
+            f"{repeats} at {list(x)}"
         )
-    fits = [_factor_and_misfit(p, x, y, errors) for p in _EXPONENTS]
-    best = min(range(len(fits)), key=lambda k: fits[k][1])
-    factor, least = fits[best]
-    allowed = least + _NORMAL_95**2 * max(1.0, least / (len(x) - 2))
-    inside = [p for p, (_, misfit) in zip(_EXPONENTS, fits, strict=True) if misfit <= allowed]
-    low = inside[0] if inside[0] > _EXPONENTS[0] else -math.inf
-    high = inside[-1] if inside[-1] < _EXPONENTS[-1] else math.inf
-    return Power(_EXPONENTS[best], low, high, factor)
+    errors = samples.std(0) / math.sqrt(repeats)
+    whole, factor = _power(x, samples.mean(0), errors)
+    rest = [_power(x, torch.cat((samples[:k], samples[k + 1 :])).mean(0), errors)[0] for k in range(repeats)]
+    ends = (float(_EXPONENTS[0]), float(_EXPONENTS[-1]))
+    if any(exponent in ends for exponent in (whole, *rest)):
+        return Power(whole, math.inf, factor)
+    middle = math.fsum(rest) / repeats
+    variance = (repeats - 1) / repeats * math.fsum((exponent - middle) ** 2 for exponent in rest)
+    return Power(whole, student_95(repeats - 1) * math.sqrt(variance), factor)
 
 
-def _factor_and_misfit(
-    p: float, x: Sequence[float], y: Sequence[float], errors: Sequence[float]
-) -> tuple[float, float]:
-    """The best factor of x^p, which is not negative, and χ²."""
-    model = [a**p / e for a, e in zip(x, errors, strict=True)]
-    data = [b / e for b, e in zip(y, errors, strict=True)]
-    squares = math.fsum(m * m for m in model)
-    factor = max(0.0, math.fsum(m * d for m, d in zip(model, data, strict=True)) / squares)
-    return factor, math.fsum((d - factor * m) ** 2 for m, d in zip(model, data, strict=True))
+def _power(x: Sequence[float], y: Tensor, errors: Tensor) -> tuple[float, float]:
+    """The exponent and the factor, which is not negative, of least χ²."""
+    model = torch.tensor(x, dtype=torch.float64).log().outer(_EXPONENTS).exp() / errors.unsqueeze(-1)
+    data = (y / errors).unsqueeze(-1)
+    factors = ((model * data).sum(0) / model.square().sum(0)).clamp(min=0.0)
+    best = int((data - factors * model).square().sum(0).argmin())
+    return float(_EXPONENTS[best]), float(factors[best])

@@ -5,18 +5,18 @@ from __future__ import annotations
 import csv
 import fcntl
 import io
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import yaml
-
 from ..checkpoints import CheckpointError, load_checkpoint, save_checkpoint
 from ..files import is_unfinished, replace_file
 from .base import Result, Row
+from .config import ConfigError, parse_yaml
 
-_CONFIG, _LOCK = "config.yaml", ".lock"
+_CONFIG, _LOCK, _PROVENANCE = "config.yaml", ".lock", "provenance.json"
 
 
 class FolderError(RuntimeError):
@@ -37,22 +37,32 @@ class RunFolder:
         self._lock: Any = None
 
     def __enter__(self) -> RunFolder:
-        if self.path.exists() and not self.path.is_dir():
-            raise FolderError(f"{self.path} is a file: give another --output")
-        holds_run = (self.path / _CONFIG).exists()
-        if not holds_run and self.path.exists() and any(map(_is_foreign, self.path.iterdir())):
-            raise FolderError(f"{self.path} holds files that are no run's: give another --output")
-        if holds_run and not self._resume:
-            raise FolderError(f"{self.path} holds a run: --resume goes on with it, another --output starts a new one")
+        self._refuse_foreign()
         self.path.mkdir(parents=True, exist_ok=True)
         self._take_lock()
-        for left in filter(is_unfinished, self.path.rglob(".*")):
-            left.unlink()
-        if holds_run:
-            self._check_config()
-        else:
-            replace_file(self.path / _CONFIG, self._config.encode())
+        try:
+            self._refuse_foreign()  # another run may have begun in between
+            for left in filter(is_unfinished, (*self.path.iterdir(), *self.path.glob("units/*"))):
+                left.unlink()
+            if not self._file(_CONFIG).exists():
+                replace_file(self._file(_CONFIG), self._config.encode())
+        except BaseException:
+            self._lock.close()
+            raise
         return self
+
+    def _refuse_foreign(self) -> None:
+        """Leave alone what is not this run's."""
+        if self.path.exists() and not self.path.is_dir():
+            raise FolderError(f"{self.path} is a file: give another --output")
+        if self._file(_CONFIG).exists():
+            if not self._resume:
+                raise FolderError(
+                    f"{self.path} holds a run: --resume goes on with it, another --output starts a new one"
+                )
+            self._check_config()
+        elif self.path.exists() and any(map(_is_foreign, self.path.iterdir())):
+            raise FolderError(f"{self.path} holds files that are no run's: give another --output")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -63,52 +73,65 @@ class RunFolder:
         self._lock = (self.path / _LOCK).open("a")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             self._lock.close()
             raise FolderError(f"another run is writing to {self.path}: wait for it, or give another --output") from None
 
     def _check_config(self) -> None:
-        before = (self.path / _CONFIG).read_text(encoding="utf-8", errors="replace")
-        if before == self._config:
-            return
-        self._lock.close()
-        changed = ", ".join(_changed_keys(before, self._config)) or "its form"
-        raise FolderError(
-            f"{self.path} holds a run of another config; different are: {changed}. Give another --output, or the "
-            f"config of {self.path / _CONFIG}"
-        )
+        before = self._file(_CONFIG).read_text(encoding="utf-8", errors="replace")
+        if before != self._config:
+            changed = ", ".join(_changed_keys(before, self._config)) or "its form"
+            raise FolderError(
+                f"{self.path} holds a run of another config; different are: {changed}. Give another --output, or the "
+                f"config of {self._file(_CONFIG)}"
+            )
 
     def remember(self, unit: str, compute: Callable[[], Result]) -> Result:
         """The unit's result: from its file, or computed and put there."""
-        file = self.path / "units" / f"{unit}.safetensors"
+        file = self._unit(unit)
         if not file.exists():
             save_checkpoint(file, {"unit": unit, "config": self._config, "result": compute()})
         # Read back even if just computed: what is concluded can't depend on where a run was cut.
         saved = load_checkpoint(file)
-        if saved.get("unit") != unit or saved.get("config") != self._config:
+        result = saved.get("result")
+        if saved.get("unit") != unit or saved.get("config") != self._config or not isinstance(result, dict):
             raise CheckpointError(f"{file} belongs to another unit or another run: remove it to measure it again")
-        result: Result = saved["result"]
         return result
 
     def is_done(self, unit: str) -> bool:
-        return (self.path / "units" / f"{unit}.safetensors").exists()
+        return self._unit(unit).exists()
 
-    def write_text(self, name: str, text: str) -> Path:
-        replace_file(self.path / name, text.encode())
+    def _unit(self, unit: str) -> Path:
+        return self._file("units") / f"{unit}.safetensors"
+
+    def _file(self, name: str) -> Path:
         return self.path / name
+
+    def note_environment(self, environment: Mapping[str, Any]) -> None:
+        """Keep what results may depend on besides the config: an entry for every environment that a run went on in."""
+        file = self._file(_PROVENANCE)
+        try:
+            before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+        except ValueError:
+            raise FolderError(f"{file} is not what a run wrote: remove it to go on") from None
+        if before[-1:] != [environment]:
+            replace_file(file, (json.dumps([*before, environment], indent=2) + "\n").encode())
+
+    def write(self, name: str, content: bytes) -> Path:
+        replace_file(self._file(name), content)
+        return self._file(name)
 
     def write_table(self, name: str, rows: Sequence[Row]) -> Path:
         out = io.StringIO()
         writer = csv.DictWriter(out, fieldnames=list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-        return self.write_text(f"{name}.csv", out.getvalue())
+        return self.write(f"{name}.csv", out.getvalue().encode())
 
     def write_figure(self, name: str, draw: Callable[[Any], None]) -> Path:
         picture = io.BytesIO()
         draw(picture)
-        replace_file(self.path / f"{name}.png", picture.getvalue())
-        return self.path / f"{name}.png"
+        return self.write(f"{name}.png", picture.getvalue())
 
 
 def _is_foreign(entry: Path) -> bool:
@@ -117,8 +140,8 @@ def _is_foreign(entry: Path) -> bool:
 
 def _changed_keys(before: str, now: str) -> list[str]:
     try:
-        old, new = (_flat(yaml.safe_load(text)) for text in (before, now))
-    except yaml.YAMLError:
+        old, new = (_flat(parse_yaml(text, _CONFIG)) for text in (before, now))
+    except ConfigError:
         return []
     return sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
 

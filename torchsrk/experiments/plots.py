@@ -7,6 +7,8 @@ from typing import Any
 LABELS = {"em": "Euler-Maruyama", "srk-ld": "SRK-LD", "srk-id": "SRK-ID"}
 COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple")
 
+COLOR_OF = dict(zip(LABELS, COLORS, strict=False))
+
 
 def panels(count: int, *, width: float = 5.4, height: float = 4.4) -> tuple[Any, list[Any]]:
     """A figure with axes in a row; sizes in inches, of a panel."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +16,7 @@ import torch
 
 from . import NAMES, experiment_named
 from .base import Conclusion, Context, Result
-from .config import ConfigError, Seed, build, merge, plain, read_yaml, to_yaml
+from .config import ConfigError, Seed, build, check_keys, merge, plain, read_yaml, to_yaml
 from .folder import RunFolder
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -40,15 +39,17 @@ class Config:
 def load_config(file: Path, overrides: Mapping[str, Any]) -> Config:
     """A config with its profile applied and then the overrides; every error names the file and the key."""
     written = read_yaml(file)
+    check_keys(written, [*(field.name for field in fields(Config)), "quick"], where=f"{file}: ")
     name = build(Literal[NAMES], written.get("experiment"), file=str(file), key="experiment")
-    quick = written.pop("quick", {})
+    quick = written.pop("quick", None) or {}
     if not isinstance(quick, Mapping):
-        raise ConfigError(f"{file}: quick: expected `key: value` lines")
+        raise ConfigError(f"{file}: quick: expected `key: value` lines; got {quick!r}")
     profile = overrides.get("profile", written.get("profile", "quick"))
     settings = written.get("settings") or {}
     if not isinstance(settings, Mapping):
-        raise ConfigError(f"{file}: settings: expected `key: value` lines")
+        raise ConfigError(f"{file}: settings: expected `key: value` lines; got {settings!r}")
     kind = experiment_named(name).Settings
+    check_keys(quick, [field.name for field in fields(kind)], where=f"{file}: quick.")
     build(kind, merge(settings, quick), file=str(file), key="settings")  # wrong in either profile is wrong
     build(kind, settings, file=str(file), key="settings")
     written["settings"] = merge(settings, quick) if profile == "quick" else settings
@@ -76,7 +77,7 @@ def execute(config: Config, output: Path, resume: bool) -> Conclusion:
         progress=sys.stderr.isatty(),
     )
     with RunFolder(output, resolved(config), resume) as folder:
-        folder.write_text("provenance.json", json.dumps(_provenance(context), indent=2) + "\n")
+        folder.note_environment(_environment(context))
         units = experiment.plan(config.settings)
         results = {}
         bar = tqdm(units, unit="unit", position=0, disable=not context.progress)
@@ -94,18 +95,16 @@ def execute(config: Config, output: Path, resume: bool) -> Conclusion:
 def _write(folder: RunFolder, config: Config, results: Mapping[str, Result], conclusion: Conclusion) -> None:
     from safetensors.torch import save
 
-    from ..files import replace_file
-
     tables = [folder.write_table(name, rows) for name, rows in conclusion.tables.items()]
     figures = [folder.write_figure(name, draw) for name, draw in conclusion.figures.items()]
     samples = {unit: result["samples"].contiguous() for unit, result in results.items() if "samples" in result}
     if samples:
-        replace_file(folder.path / "samples.safetensors", save(samples))
+        folder.write("samples.safetensors", save(samples))
     lines = [f"# {config.experiment}, {config.profile}", "", config.description, ""]
     lines += [f"- {line}" for line in conclusion.lines()]
     lines += ["", *(f"![{file.stem}]({file.name})" for file in figures)]
     lines += ["", *(f"[{file.name}]({file.name})" for file in tables)]
-    folder.write_text("summary.md", "\n".join(lines) + "\n")
+    folder.write("summary.md", ("\n".join(lines) + "\n").encode())
 
 
 def _device(name: str) -> torch.device:
@@ -116,7 +115,7 @@ def _device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _provenance(context: Context) -> dict[str, Any]:
+def _environment(context: Context) -> dict[str, Any]:
     """What the numbers may depend on besides the config."""
     packages = ("torchsrk", "torch", "torchsde", "numpy", "geomloss", "POT")
     return {
@@ -130,8 +129,14 @@ def _provenance(context: Context) -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Of the source tree, if that is a repository; marked where the tree was changed."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40"]
+    """Of the source tree, if this file is in a repository; marked where the tree was changed."""
+    if _git("ls-files", "--error-unmatch", Path(__file__).name) is None:  # installed into somebody's repository
+        return None
+    return _git("describe", "--always", "--dirty", "--abbrev=40")
+
+
+def _git(*arguments: str) -> str | None:
+    command = ["git", "-C", str(Path(__file__).parent), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):

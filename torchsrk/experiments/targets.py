@@ -9,6 +9,7 @@ import torch
 from ..potentials import GaussianMixture, LogisticRegression
 from .base import Context
 
+FAR = 1e100  # a particle beyond it has diverged: squares of more are not finite
 SEPARATION = math.sqrt(0.5)  # ‖a‖ of the mixture: its curvatures are between ½ and 1
 
 

@@ -81,7 +81,8 @@ class NonConvex(Potential):
 
     def _radial_law(self) -> tuple[np.ndarray, np.ndarray]:
         """The cumulative distribution of ‖x‖ on a grid; beyond its end less than e^-60 of the mass is left."""
-        radius = np.linspace(0.0, 80.0 + 10.0 * self.dim, 1 << 18)
+        rise = 80.0 + 10.0 * self.dim  # of g from the centre to the end: where β is large, g rises slowly
+        radius = np.linspace(0.0, math.sqrt(rise**2 + 2.0 * rise * math.sqrt(self.beta)), 1 << 18)
         middle = 0.5 * (radius[1:] + radius[:-1])
         g = np.sqrt(self.beta + middle**2)
         log_density = (self.dim - 1) * np.log(middle) - g - 2.0 * self.gamma * np.log(g)
