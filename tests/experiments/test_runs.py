@@ -253,6 +253,13 @@ def test_provenance_tells_every_environment(tmp_path):
         with RunFolder(tmp_path / "run", "a: 1\n", resume=True) as folder:
             folder.note_environment(environment)
     assert json.loads((tmp_path / "run" / "provenance.json").read_text()) == [{"torch": "1"}, {"torch": "2"}]
+    for damaged in ("{", "{}"):
+        (tmp_path / "run" / "provenance.json").write_text(damaged)
+        with (
+            RunFolder(tmp_path / "run", "a: 1\n", resume=True) as folder,
+            pytest.raises(FolderError, match="not what a run wrote"),
+        ):
+            folder.note_environment({})
 
 
 def test_what_the_system_refuses_is_one_line(config, tmp_path, capsys):

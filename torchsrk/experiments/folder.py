@@ -113,7 +113,9 @@ class RunFolder:
         try:
             before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
         except ValueError:
-            raise FolderError(f"{file} is not what a run wrote: remove it to go on") from None
+            before = None
+        if not isinstance(before, list):
+            raise FolderError(f"{file} is not what a run wrote: remove it to go on")
         if before[-1:] != [environment]:
             replace_file(file, (json.dumps([*before, environment], indent=2) + "\n").encode())
 
