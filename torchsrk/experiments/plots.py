@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 LABELS = {"em": "Euler-Maruyama", "srk-ld": "SRK-LD", "srk-id": "SRK-ID"}
 COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple")
-
 COLOR_OF = dict(zip(LABELS, COLORS, strict=False))
 
 
 def panels(count: int, *, width: float = 5.4, height: float = 4.4) -> tuple[Any, list[Any]]:
-    """A figure with axes in a row; sizes in inches, of a panel."""
+    """A figure with axes in a row, or two by two; sizes in inches, of a panel."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width * count, height), layout="constrained")
+    rows, columns = (1, count) if count <= 3 else (math.ceil(count / 2), 2)
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axis in axes[count:]:
+        axis.remove()
+    return figure, axes[:count]
 
 
 def label_round_numbers(axis: Any) -> None:

@@ -338,9 +338,9 @@ def draw(settings: Settings, rows: list[Row], references: list[Row], file: Any) 
             axis.set_yscale("log")
         else:
             _show_signed(axis, own)
+        axis.set_ylabel(f"{METRICS[settings.metric].label} to the target (bars: 2 s.e.)")
         axis.set(xlabel="iterations", title=target.title, ylim=(None, 8 * axis.get_ylim()[1]))  # room for the legend
         axis.legend(fontsize=8, title="scheme (step size)", title_fontsize=8, loc="upper right")
-    axes[0].set_ylabel(f"{METRICS[settings.metric].label} to the target\n(bars: 2 standard errors)")
     plots.save(figure, file)
 
 
