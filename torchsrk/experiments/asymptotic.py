@@ -246,7 +246,7 @@ def draw(settings: Settings, rows: list[Row], fitted: list[Row], file: Any) -> N
                 capsize=3,
                 label=f"{plots.LABELS[scheme]}, particles",
             )
-            law = smooth(panel, partial(law_error, scheme), points=21)
+            law = smooth(panel, partial(law_error, scheme), points=41)
             axis.plot(*law, color=color, label=f"{plots.LABELS[scheme]}, its exact law")
             theory = smooth(panel, partial(gaussian_error, scheme), points=201)
             axis.plot(*theory, color=color, linestyle=":", alpha=0.7)
@@ -263,5 +263,6 @@ def draw(settings: Settings, rows: list[Row], fitted: list[Row], file: Any) -> N
         axis.plot([], [], color="0.4", linestyle=":", label="linear theory, for a Gaussian")
     axes[0].set_ylabel("W2² to the target (bars: 2 standard errors)")
     for axis in axes if fitted else axes[:1]:
-        axis.legend(fontsize=8)
+        axis.set_ylim(bottom=axis.get_ylim()[0] / 30)  # room for the legend
+        axis.legend(fontsize=8, loc="lower center", ncols=2)
     plots.save(figure, file)
