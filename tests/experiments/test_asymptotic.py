@@ -104,6 +104,9 @@ def test_wrong_panels():
     ):
         with pytest.raises(ConfigError, match=message):
             Panel(**wrong)
+    fitted = Panel("dim", (1, 2, 4), (1.0,), fit=True)
+    with pytest.raises(ConfigError, match="repeats: a fit needs three or more; got 2"):
+        Settings(panels=(fitted,), particles=10, repeats=2)
 
 
 def test_a_fit_is_a_table_a_note_and_a_line(tmp_path):

@@ -56,6 +56,10 @@ class Settings:
     time: Positive = 20.0  # that a chain is given to reach its own law, from exact draws
     schemes: tuple[Literal["em", "srk-ld"], ...] = ("em", "srk-ld")
 
+    def __post_init__(self) -> None:
+        if self.repeats < 3 and any(panel.fit for panel in self.panels):
+            raise ConfigError(f"repeats: a fit needs three or more; got {self.repeats}")
+
     def cases(self) -> dict[str, tuple[str, int, float]]:
         """Scheme, dimension and step size of every unit, each once."""
         points = (point for panel in self.panels for point in panel.cases())
@@ -94,8 +98,8 @@ def measure(settings: Settings, unit: str, context: Context) -> Result:
                 compile=context.compile,
             )
         except NonFiniteStateError:
-            return {"estimates": torch.full((settings.repeats,), math.inf, dtype=torch.float64)}
-        if float(run.final.abs().max()) > FAR:
+            run = None
+        if run is None or float(run.final.abs().max()) > FAR:
             return {"estimates": torch.full((settings.repeats,), math.inf, dtype=torch.float64)}
         first = run.final[: settings.particles].cpu() if first is None else first
         clouds = (*run.final.double().chunk(2), *exact.double().chunk(2))
@@ -178,9 +182,12 @@ def exponents(panel: Panel, scheme: str, results: Mapping[str, Result]) -> Row:
     samples = torch.stack([results[_unit(scheme, *case)]["estimates"] for case in cases], dim=-1)
     x = [case[panel.against == "step_size"] for case in cases]
     # The theories at the same points, with the same weights.
-    shifts = (torch.tensor([error(scheme, *case) for case in cases]) - samples.mean(0) for error in THEORIES.values())
-    law, gaussian = (fit_power(x, samples + shift).exponent for shift in shifts)
-    return {**where, **fit_power(x, samples)._asdict(), "law": law, "gaussian_theory": gaussian}
+    noise = samples - samples.mean(0)
+    theories = {
+        name: fit_power(x, noise + noise.new_tensor([theory(scheme, *case) for case in cases])).exponent
+        for name, theory in THEORIES.items()
+    }
+    return {**where, **fit_power(x, samples)._asdict(), **theories}
 
 
 def _exponent_note(row: Row) -> str:
