@@ -18,7 +18,7 @@ from ..sampling import NonFiniteStateError, sample
 from ..sde import Langevin
 from . import plots
 from .base import Conclusion, Context, Finding, Result, Row
-from .config import ConfigError, Count, Dimension, Positive, Range
+from .config import ConfigError, Count, Dimension, Range
 from .fits import fit_power, mean_and_error
 from .laws import invariant_error, linear_step
 from .targets import FAR, SEPARATION, mixture
@@ -30,7 +30,7 @@ class Panel:
 
     against: Literal["step_size", "dim"]
     dims: tuple[Dimension, ...]
-    step_sizes: tuple[Positive, ...]
+    step_sizes: tuple[Annotated[float, Range(1e-4, 1e3)], ...]
     fit: bool = False  # a power law to three points or more
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class Settings:
     panels: tuple[Panel, ...]
     particles: Count  # of a cloud; an estimate compares two clouds with two of exact draws
     repeats: Annotated[int, Range(2, 10**6)]  # independent estimates, for the standard error
-    time: Positive = 20.0  # that a chain is given to reach its own law, from exact draws
+    time: Annotated[float, Range(1e-3, 1e6)] = 20.0  # that a chain is given to reach its own law, from exact draws
     schemes: tuple[Literal["em", "srk-ld"], ...] = ("em", "srk-ld")
 
     def __post_init__(self) -> None:
