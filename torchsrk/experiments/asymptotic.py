@@ -266,6 +266,7 @@ def draw(settings: Settings, rows: list[Row], fitted: list[Row], file: Any) -> N
         axis.set(xscale="log", yscale="log", title=f"mixture, {_where(panel)}")
         axis.set_xlabel("step size h" if panel.against == "step_size" else "dimension d")
         axis.set_xticks(ticks, labels=[f"{tick:g}" for tick in ticks])
+        axis.tick_params(axis="x", labelsize=8)
         axis.minorticks_off()
         axis.plot([], [], color="0.4", linestyle=":", label="linear theory, for a Gaussian")
     axes[0].set_ylabel("W2² to the target (bars: 2 standard errors)")

@@ -236,7 +236,7 @@ def draw(settings: Settings, rows: list[Row], exponents: list[Row], file: Any) -
 def _draw_scheme(axis: Any, own: list[Row], fitted: Row) -> None:
     epsilons, counts = ([row[key] for row in own] for key in ("w2", "gradients_over_logarithm"))
     color, exponent = plots.COLOR_OF[fitted["scheme"]], fitted["exponent"]
-    label = f"{plots.LABELS[fitted['scheme']]}: ε^-({exponent:.2f} ± {fitted['exponent_margin']:.2f})"
+    label = f"{plots.LABELS[fitted['scheme']]}: ε^-({exponent:.3f} ± {fitted['exponent_margin']:.3f})"
     axis.plot(epsilons, counts, color=color, marker="o", linestyle="none", label=label)
     scale = geometric_mean(counts) * geometric_mean(epsilons) ** exponent
     axis.plot(epsilons, [scale * epsilon**-exponent for epsilon in epsilons], color=color, alpha=0.6)
