@@ -12,7 +12,7 @@ FILES = sorted(CONFIGS.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-@pytest.mark.parametrize("profile", ["quick", "full"])
+@pytest.mark.parametrize("profile", ["quick", "full", "paper"])
 def test_both_profiles_are_right(file, profile, tmp_path):
     config = load_config(file, {"profile": profile})
     again = tmp_path / "again.yaml"

@@ -19,17 +19,19 @@ from .base import Conclusion, Context, Result
 from .config import ConfigError, Seed, build, check_keys, merge, plain, read_yaml, to_yaml
 from .folder import RunFolder
 
+_PROFILES = ("quick", "paper")  # sections that change settings
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)
 class Config:
-    """What every config file has; ``settings`` are the experiment's own, ``quick`` changes them for a small run."""
+    """What every config file has. ``settings`` are the experiment's own, and those of the profile "full"; entries under
+    ``quick`` or ``paper`` change them for a run of a minute, or for one of the paper's sizes where these take a day."""
 
     experiment: Literal[NAMES]  # type: ignore[valid-type]
     description: str
     settings: Any
-    profile: Literal["quick", "full"] = "quick"
+    profile: Literal["quick", "full", "paper"] = "quick"
     seed: Seed = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["float32", "float64"] = "float32"
@@ -39,24 +41,28 @@ class Config:
 def load_config(file: Path, overrides: Mapping[str, Any]) -> Config:
     """A config with its profile applied and then the overrides; every error names the file and the key."""
     written = read_yaml(file)
-    check_keys(written, [*(field.name for field in fields(Config)), "quick"], where=f"{file}: ")
+    check_keys(written, [*(field.name for field in fields(Config)), *_PROFILES], where=f"{file}: ")
     name = build(Literal[NAMES], written.get("experiment"), file=str(file), key="experiment")
-    quick = written.pop("quick", None) or {}
-    if not isinstance(quick, Mapping):
-        raise ConfigError(f"{file}: quick: expected `key: value` lines; got {quick!r}")
-    profile = overrides.get("profile", written.get("profile", "quick"))
-    settings = written.get("settings") or {}
-    if not isinstance(settings, Mapping):
-        raise ConfigError(f"{file}: settings: expected `key: value` lines; got {settings!r}")
     kind = experiment_named(name).Settings
-    check_keys(quick, [field.name for field in fields(kind)], where=f"{file}: quick.")
-    build(kind, merge(settings, quick), file=str(file), key="settings")  # wrong in either profile is wrong
+    known = [field.name for field in fields(kind)]
+    settings = _mapping(written.get("settings"), f"{file}: settings")
+    sections = {section: _mapping(written.pop(section, None), f"{file}: {section}") for section in _PROFILES}
     build(kind, settings, file=str(file), key="settings")
-    written["settings"] = merge(settings, quick) if profile == "quick" else settings
+    for section, changes in sections.items():  # wrong in any profile is wrong
+        check_keys(changes, known, where=f"{file}: {section}.")
+        build(kind, merge(settings, changes), file=str(file), key="settings")
+    profile = str(overrides.get("profile", written.get("profile", "quick")))
+    written["settings"] = merge(settings, sections.get(profile, {}))
     written = merge(written, overrides)
     config = build(Config, written, file=str(file))
     built = build(kind, written["settings"], file=str(file), key="settings")
     return Config(**{**vars(config), "settings": built})
+
+
+def _mapping(value: Any, where: str) -> Mapping[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise ConfigError(f"{where}: expected `key: value` lines; got {value!r}")
+    return value or {}
 
 
 def resolved(config: Config) -> str:
