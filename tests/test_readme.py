@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
@@ -31,3 +32,20 @@ def test_the_scheme_table_is_what_the_schemes_declare():
         assert f'"{scheme.name}"' in row
         assert f"{scheme.strong_order:g}" in row
         assert f"| {scheme.gradients_per_step} |" in row
+
+
+@pytest.mark.parametrize("name", ["README.md", "REPRODUCTION.md"])
+def test_what_a_page_links_to_is_there(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    linked = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if not link.startswith("http")]
+    assert linked
+    assert [link for link in linked if not (ROOT / link).is_file()] == []
+
+
+def test_the_account_has_a_command_and_a_figure_for_every_config():
+    text = (ROOT / "REPRODUCTION.md").read_text(encoding="utf-8")
+    shipped = {file.stem for file in (ROOT / "configs").glob("*.yaml")}
+    assert set(re.findall(r"torchsrk run (\w+) --profile full", text)) == shipped - {"quickstart"}
+    shown = set(re.findall(r"docs/figures/([\w-]+)\.png", text))
+    assert {file.stem for file in (ROOT / "docs" / "figures").glob("*.png")} == shown
+    assert all(any(figure.startswith(name) for figure in shown) for name in shipped - {"quickstart"})
