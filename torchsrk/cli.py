@@ -9,6 +9,21 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
+from .checkpoints import CheckpointError
+from .experiments.config import ConfigError, parse_overrides, read_yaml
+from .experiments.folder import FolderError
+from .experiments.laws import QuadratureError
+from .experiments.report import write_report
+from .experiments.runs import execute, load_config, resolved
+from .sampling import NonFiniteStateError
+
+# The message of these is all that a user needs: a config, a folder, a disk, a step, sizes beyond the machine.
+_USERS = (
+    *(ConfigError, FolderError, CheckpointError, NonFiniteStateError, QuadratureError),
+    *(OSError, MemoryError, torch.OutOfMemoryError),
+)
 # Within the package where it is installed, or beside it in a source tree.
 CONFIGS = next(
     (
@@ -37,11 +52,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = "; --resume goes on from here" if options.command == "run" else ""
         print(f"\ntorchsrk: stopped{hint}", file=sys.stderr)
         return 130
-    except Exception as error:
-        if not _is_users(error):
+    except _USERS as error:
+        return _refused(str(error) or type(error).__name__)
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error):
             raise
-        print(f"torchsrk: error: {error or type(error).__name__}", file=sys.stderr)
-        return 2
+        return _refused(f"sizes beyond this machine: {error}")
+
+
+def _refused(message: str) -> int:
+    print(f"torchsrk: error: {message}", file=sys.stderr)
+    return 2
 
 
 def _parsed(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
@@ -62,21 +83,7 @@ def _parsed(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[s
     return options, rest
 
 
-def _is_users(error: Exception) -> bool:
-    """Whether the message is all that a user needs: a wrong config, a folder, a disk, sizes beyond the machine."""
-    from .checkpoints import CheckpointError
-    from .experiments.config import ConfigError
-    from .experiments.folder import FolderError
-    from .sampling import NonFiniteStateError
-
-    known = (ConfigError, FolderError, CheckpointError, NonFiniteStateError, OSError, MemoryError)
-    return isinstance(error, known) or "can't allocate memory" in str(error)
-
-
 def _run(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    from .experiments.config import parse_overrides
-    from .experiments.runs import execute, load_config, resolved
-
     file = _config_file(options.config)
     config = load_config(file, parse_overrides(rest))
     if options.print_config:
@@ -92,16 +99,12 @@ def _run(options: argparse.Namespace, rest: Sequence[str]) -> int:
 
 
 def _list(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    from .experiments.config import read_yaml
-
     for file in sorted(CONFIGS.glob("*.yaml")):
         print(f"{file.stem:22} {read_yaml(file).get('description', '')}")
     return 0
 
 
 def _report(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    from .experiments.report import write_report
-
     write_report(options.runs, options.output)
     print(f"report: {options.output}")
     return 0

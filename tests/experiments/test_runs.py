@@ -271,6 +271,8 @@ def test_what_the_system_refuses_is_one_line(config, tmp_path, capsys):
     panels = "[{against: step_size, dims: [10000], step_sizes: [0.5]}]"
     huge = ["--settings.particles", "1000000000", "--settings.panels", panels, "--output", str(tmp_path / "huge")]
     assert "can't allocate memory" in refused(capsys, "run", str(config), *huge)
+    far = ["--settings.dim", "10000", "--output", str(tmp_path / "far")]
+    assert "quadrature would take" in refused(capsys, "run", "wall_time", *far)
 
 
 def test_a_closed_pipe_and_a_terminal_of_few_letters():

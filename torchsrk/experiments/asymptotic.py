@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from ..brownian.noise import derive_seed
-from ..metrics import corrected_wasserstein2_squared
 from ..sampling import NonFiniteStateError, sample
 from ..sde import Langevin
 from . import plots
 from .base import Conclusion, Context, Finding, Result, Row
 from .config import ConfigError, Count, Dimension, Range
-from .fits import fit_power, mean_and_error
+from .estimates import corrected_w2_squared, mean_and_error
+from .fits import fit_power
 from .laws import invariant_error, linear_step
 from .targets import FAR, SEPARATION, mixture
 
@@ -102,8 +102,7 @@ def measure(settings: Settings, unit: str, context: Context) -> Result:
         if run is None or float(run.final.abs().max()) > FAR:
             return {"estimates": torch.full((settings.repeats,), math.inf, dtype=torch.float64)}
         first = run.final[: settings.particles].cpu() if first is None else first
-        clouds = (*run.final.double().chunk(2), *exact.double().chunk(2))
-        estimates.append(float(corrected_wasserstein2_squared(*clouds)))  # type: ignore[arg-type]
+        estimates.append(float(corrected_w2_squared(run.final, exact)))
     return {"estimates": torch.tensor(estimates, dtype=torch.float64), "samples": first}
 
 

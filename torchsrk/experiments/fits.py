@@ -27,12 +27,6 @@ class Power(NamedTuple):
     factor: float
 
 
-def mean_and_error(values: Tensor) -> tuple[float, float]:
-    """Over repeats; a mean that is not finite has no error to speak of."""
-    mean = float(values.mean())
-    return mean, float(values.std()) / math.sqrt(len(values)) if math.isfinite(mean) else 0.0
-
-
 def student_95(freedom: int) -> float:
     """The 97.5 % quantile of Student's t, to 1 % from 3 degrees on (Abramowitz and Stegun 26.7.5)."""
     z = 1.959964

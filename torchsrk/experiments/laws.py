@@ -22,6 +22,10 @@ _NEWTON_STEPS = 30
 _LARGEST_GRID = 4000
 
 
+class QuadratureError(ArithmeticError):
+    """A law that can't be found on a grid of reasonable size; the message says what to change."""
+
+
 def linear_step(scheme: str, *, step_size: float, curvature: float) -> tuple[float, float]:
     """X' = factor·X + noise on f = curvature·x²/2: the factor and the noise's variance."""
     z = step_size * curvature
@@ -89,7 +93,7 @@ def invariant_error(scheme: str, *, separation: float, dim: float, step_size: fl
         # After these many steps errors have shrunk by e^-20: the least curvature is 1 - separation².
         rate = min(step_size * (1 - separation**2), -math.log(max(abs(factor), 1e-3)))
         along = _invariant_line_error(LineMixture(separation), scheme, step_size, spread, math.ceil(20 / rate))
-    except ArithmeticError:
+    except QuadratureError:
         return math.nan
     return along + (dim - 1) * (spread - 1) ** 2
 
@@ -105,7 +109,7 @@ def _grid(reach: float, h: float, fineness: float = 1.0) -> Tensor:
     """Sums over a grid that resolves a step's noise, of deviation √(2h), are nearly as exact as the floats."""
     count = math.ceil(2 * reach * fineness / min(math.sqrt(2 * h) / 3, 0.1))
     if count > _LARGEST_GRID:
-        raise ArithmeticError(f"quadrature would take {count} points: take a larger step than {h:g}, or start nearer")
+        raise QuadratureError(f"quadrature would take {count} points: take a larger step than {h:g}, or start nearer")
     return torch.linspace(-reach, reach, count, dtype=torch.float64)
 
 
@@ -148,7 +152,7 @@ def _srk_ld_density(target: LineMixture, h: float, area: float, grid: Tensor) ->
         if float(change.abs().max()) < 1e-10:
             break
     else:
-        raise ArithmeticError(f"Newton's method does not find the increments at step size {h:g}: take a smaller one")
+        raise QuadratureError(f"Newton's method does not find the increments at step size {h:g}: take a smaller one")
     return (-0.5 * increment.square()).exp() / (math.sqrt(2 * math.pi) * slope)
 
 

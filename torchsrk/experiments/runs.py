@@ -106,7 +106,7 @@ def _write(folder: RunFolder, config: Config, results: Mapping[str, Result], con
     samples = {unit: result["samples"].contiguous() for unit, result in results.items() if "samples" in result}
     if samples:
         folder.write("samples.safetensors", save(samples))
-    lines = [f"# {config.experiment}, {config.profile}", "", config.description, ""]
+    lines = [f"# {config.description}", "", f"Experiment {config.experiment}, profile {config.profile}.", ""]
     lines += [f"- {line}" for line in conclusion.lines()]
     lines += ["", *(f"![{file.stem}]({file.name})" for file in figures)]
     lines += ["", *(f"[{file.name}]({file.name})" for file in tables)]

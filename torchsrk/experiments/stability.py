@@ -175,10 +175,11 @@ def _limit_finding(settings: Settings, row: Row) -> Finding:
     beyond = f", {times:.3g} times 2/L" if row["linear_theory_far_out"] > 1.001 * row["linear_theory"] else ""
     text = (
         f"{row['target']}: {plots.LABELS[row['scheme']]} is stable up to h = {row['largest_stable']:.3g}, "
-        f"{ratio:.2f} of linear theory's 2/(L far out){beyond}; at {settings.fraction:g} of it E‖x‖² is off by "
+        f"within a tenth of linear theory's 2/(L far out), {ratio:.2f} of it{beyond}; at {settings.fraction:g} of that "
+        f"step E‖x‖² is off by "
         f"{row['error_near_largest']:.2g} times itself"
     )
-    return Finding(text, 0.9 < ratio < 1.1)  # as two decimals show
+    return Finding(text, 0.9 < ratio < 1.1)
 
 
 def _error_findings(settings: Settings, rows: list[Row]) -> list[Finding]:

@@ -22,7 +22,7 @@ from ..sde import ItoDiffusion
 from . import plots
 from .base import Conclusion, Context, Finding, Result, Row
 from .config import Count, Dimension, Range
-from .fits import mean_and_error
+from .estimates import mean_and_error
 
 # Two show what comes of the paper's choices: "srk-id-drawn" has Lévy areas drawn given W alone, not those of the path
 # that the truth follows, and "em-fine" makes the steps of the truth, which the paper solves so.

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from ..brownian.noise import Stream, derive_seed, draw_uniform
-from ..metrics import corrected_wasserstein2_squared, energy_distance_squared, kernel_stein_discrepancy
+from ..metrics import energy_distance_squared, kernel_stein_discrepancy
 from ..potentials import GaussianMixture, LogisticRegression, Potential
 from ..sampling import NonFiniteStateError, sample
 from ..sde import Langevin
 from . import plots
 from .base import Conclusion, Context, Finding, Result, Row
 from .config import ConfigError, Count, Dimension, Positive, Range, Seed
-from .fits import mean_and_error
+from .estimates import corrected_w2_squared, mean_and_error
 from .laws import invariant_error
 from .reference_draws import Reference, reference_draws
 from .targets import FAR, SEPARATION, mixture, regression
@@ -40,14 +40,8 @@ class Metric:
     between: Callable[[Tensor, Tensor], Tensor]
 
 
-def _corrected(x: Tensor, y: Tensor) -> Tensor:
-    estimate = corrected_wasserstein2_squared(*x.chunk(2), *y.chunk(2))
-    assert isinstance(estimate, Tensor)
-    return estimate
-
-
 METRICS = {
-    "w2": Metric("W2²", 2, _corrected),
+    "w2": Metric("W2²", 2, corrected_w2_squared),
     "energy": Metric("squared energy distance", 1, energy_distance_squared),
 }
 

@@ -19,13 +19,12 @@ import torch
 from torch import Tensor
 
 from ..brownian.noise import Stream, derive_seed, fill_normal
-from ..metrics import corrected_wasserstein2_squared
 from ..sampling import Run, sample
 from ..sde import Langevin
 from . import plots
 from .base import Conclusion, Context, Finding, Result, Row
 from .config import ConfigError, Count, Dimension, Positive, Range
-from .fits import mean_and_error
+from .estimates import corrected_w2_squared, mean_and_error
 from .laws import LineMixture, gaussian_errors, line_errors, steps_below
 from .targets import SEPARATION, mixture
 
@@ -47,9 +46,8 @@ class Settings:
     rounds: Annotated[int, Range(2, 10**4)]
     points: Count  # of a cloud whose error is estimated
     repeats: Annotated[int, Range(2, 10**4)]
-    start_shift: Annotated[float, Range(0.0, 10.0)] = (
-        2.0  # of every coordinate; only the mean has far to go, and it overshoots with no scheme
-    )
+    # Of every coordinate: only the mean has far to go, and it overshoots with no scheme.
+    start_shift: Annotated[float, Range(0.0, 10.0)] = 2.0
     time: Annotated[float, Range(1.0, 1000.0)] = 12.0  # how far the chains are followed
 
     def __post_init__(self) -> None:
@@ -107,8 +105,7 @@ def _cloud_errors(settings: Settings, scheme: str, h: float, context: Context) -
         seed = derive_seed(context.seed, repeat)
         run = _run(settings, scheme, h, particles=2 * settings.points, steps=steps, seed=seed, context=context)
         exact = target.sample((2 * settings.points,), seed=derive_seed(context.seed + 1, repeat))
-        clouds = (*run.final.double().chunk(2), *exact.double().chunk(2))
-        estimates.append(float(corrected_wasserstein2_squared(*clouds)))  # type: ignore[arg-type]
+        estimates.append(float(corrected_w2_squared(run.final, exact)))
     return {"estimates": torch.tensor(estimates, dtype=torch.float64), "samples": run.final[: settings.points].cpu()}
 
 
