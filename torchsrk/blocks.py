@@ -44,6 +44,7 @@ class Blocks:
         if x0.ndim > 1 and divisible and (on_cpu or block_size is not None):
             size = min(rows, default_block_size(x0) if block_size is None else block_size)
         self.starts = range(0, rows, size)
+        self.spans = [range(start, min(rows, start + size)) for start in self.starts]
         self.size = size
         self._flat = x0.ndim == 1
         self._one_thread_each = on_cpu and (block_size is None or len(self.starts) > 1)

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from .blocks import Blocks
-from .brownian import BrownianPath, FreshNoise, Increment, LevyArea, Needs
+from .brownian import BrownianPath, FreshNoise, Increment, LevyArea, MrongowiusRoesslerLevyArea, Needs
 from .brownian.noise import check_range
-from .compiled import BoundSteps, CannotCompile, compiled_steps, compiling_pays
+from .compiled import BoundSteps, CannotCompile, Problem, checked_steps, compiling_pays
 from .integrators import Integrator, integrator_named
 from .potentials.base import is_stateful
 from .recompute import recomputed
@@ -151,8 +151,9 @@ def sample(
     bar_of_steps = _progress_bar(burn_in + num_steps, progress, scheme, step_size)
     with _full_precision(x0), torch.no_grad(), blocks.threads(), bar_of_steps as bar:
         advance: Advance = partial(chain.advance_blocks, blocks)
+        compiled = None
         if compile is True or (compile == "auto" and compiling_pays(scheme, state, burn_in + num_steps)):
-            compiled = chain.compiled(state, threads, bar)
+            compiled = chain.compiled(state, blocks, first_step, threads, bar)
             advance = advance if compiled is None else compiled.advance
             check_every = check_every or max(_CHECK_EVERY, min(_CHECK_AT_MOST_EVERY, _CHECKED_NUMBERS // state.numel()))
         look_at = range(first_step, end, 1 if callbacks else check_every or _CHECK_EVERY)
@@ -162,7 +163,10 @@ def sample(
             state, previous = previous, state
             advance(previous, state, start, stop)
             if not _is_finite(state):
-                raise _locate_failure(advance, previous, state, start, stop)
+                failure = _locate_failure(advance, previous, state, start, stop)
+                if compiled is not None:  # the SDE's own code may have an error to raise there
+                    chain.advance_blocks(blocks, failure.last_finite, state, failure.step - 1, failure.step)
+                raise failure
             bar.update(stop - start)
             for callback in callbacks:
                 callback(stop, state.clone())
@@ -197,17 +201,31 @@ class _Chain:
         """Write to ``out`` the states ``source`` of step ``first``, taken to step ``last``."""
         blocks.run(partial(self.advance, first=first, last=last), source, out)
 
-    def compiled(self, state: Tensor, threads: int, bar: Any) -> BoundSteps | None:
+    def advance_copies(self, x: Tensor, spans: Sequence[range], *, first: int, last: int) -> Tensor:
+        """Copies (copies, rows, dim) of the rows in ``spans``, each with the noise of its row."""
+        needs, copies, rows = self.scheme.required(self.sde), len(x), x.flatten(0, 1)
+        noises = [self._noise(rows[: len(span)], span.start) for span in spans]
+        with torch.no_grad():
+            for step in range(first, last):
+                t = step * self.step_size
+                increments = [noise.increment(step, t, self.step_size, needs) for noise in noises]
+                rows = self.scheme.step(self.sde, t, rows, Increment.joined(increments, copies))
+        return rows.view(x.shape)
+
+    def compiled(self, state: Tensor, blocks: Blocks, first_step: int, threads: int, bar: Any) -> BoundSteps | None:
         """The same steps compiled, or None after a warning that says why not."""
         bar.set_postfix_str("compiling")
+        levy_area = MrongowiusRoesslerLevyArea() if self.levy_area is None else self.levy_area
+        problem = Problem(self.sde, self.scheme, self.step_size, state, self.brownian_dim, levy_area)
+        numbers = {"seed": self.seed, "first_particle": self.first_particle, "first_step": first_step}
         try:
-            steps = compiled_steps(self.sde, self.scheme, self.step_size, state, self.brownian_dim, self.levy_area)
+            bound, steps = checked_steps(problem, self, blocks.spans, threads=threads, **numbers)
         except CannotCompile as reason:
             warnings.warn(f"compile=True: this run is eager, as {reason}", RuntimeWarning, stacklevel=3)
             bar.set_postfix_str("eager")
             return None
         bar.set_postfix_str(f"compiled in {steps.seconds:.1f} s")
-        return steps.bind(state, self.seed, self.first_particle, threads)
+        return bound
 
     def _noise(self, x: Tensor, row: int) -> FreshNoise:
         return FreshNoise(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -32,6 +33,19 @@ class Increment:
     W: Tensor
     H: Tensor | None = None
     A: Tensor | None = None
+
+    @staticmethod
+    def joined(increments: Sequence[Increment], copies: int = 1) -> Increment:
+        """The increments of several runs of particles as one, all of them so many times over."""
+
+        def together(parts: list[Tensor | None]) -> Tensor | None:
+            given = [part for part in parts if part is not None]
+            return torch.cat(given * copies) if given else None
+
+        W = together([increment.W for increment in increments])
+        assert W is not None
+        H, A = together([i.H for i in increments]), together([i.A for i in increments])
+        return Increment(increments[0].dt, W, H, A)
 
     def iterated_integrals(self) -> Tensor:
         """I_(l,i) = ∫∫ dB_l dB_i = (W_l W_i - dt δ_li)/2 + A_li, (..., brownian, brownian)."""

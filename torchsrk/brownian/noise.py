@@ -30,6 +30,7 @@ class Stream(IntEnum):
     PROJECTION = 9
     START = 10
     SEED = 11
+    CHECK = 12
 
 
 def fill_normal(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import hashlib
 import os
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -25,13 +27,21 @@ def load(source: str, flags: tuple[str, ...] = ()) -> ctypes.CDLL:
     """The library compiled from a source, from the cache if it was compiled before.
 
     Raises:
-        CannotCompile: there is no compiler, or it failed.
+        CannotCompile: there is no compiler, it failed, or what it made can't be kept or loaded.
     """
     key = hashlib.sha256(repr((source, _FLAGS, flags, _compiler_version(), _processor())).encode()).hexdigest()[:32]
     library = cache_folder() / f"{key}.so"
-    if not _is_whole(library):
+    try:
+        if _is_whole(library):
+            with suppress(OSError):  # made by a machine that this one is not: it is made again
+                return ctypes.CDLL(str(library))
         _compile(source, flags, library)
-    return ctypes.CDLL(str(library))
+        return ctypes.CDLL(str(library))
+    except OSError as error:
+        raise CannotCompile(
+            f"the compiled step can't be kept in {library.parent} or loaded from there ({error}): make room, or set "
+            "TORCHSRK_CACHE to a folder that programs may run from"
+        ) from error
 
 
 def cache_folder() -> Path:
@@ -59,7 +69,9 @@ def cache_folder() -> Path:
 
 @cache
 def _temporary_folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="torchsrk-"))
+    folder = tempfile.mkdtemp(prefix="torchsrk-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def _compile(source: str, flags: tuple[str, ...], library: Path) -> None:

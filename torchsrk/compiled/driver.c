@@ -24,6 +24,7 @@ typedef struct {
     const double *scales; /* of the noise inputs */
     const REAL *literals;
     const REAL *const *uniforms;
+    const int64_t *const *tables;
     Draw draw;
 } Run;
 
@@ -81,7 +82,7 @@ static void run_tile(const Run *run, int64_t tile, const Desk *desk)
             const V *noise[NOISES];
             for (int i = 0; i < NOISES; i++)
                 noise[i] = desk->noise[i] + k * components[i];
-            step(x, noise, t, run->literals, run->uniforms, desk->temporaries, next);
+            step(x, noise, t, run->literals, run->uniforms, run->tables, desk->temporaries, next);
             V *const swap = x;
             x = next;
             next = swap;

@@ -1,69 +1,261 @@
 """Whether an SDE is still the one that was compiled.
 
 The values of its tensors are read at every run. What a trace has baked in is everything else: plain attributes, which
-tensors there are, and what functions read from around them. A fingerprint of those tells when to trace again.
+tensors there are, and what functions read from around them. A fingerprint of those tells when to trace again. What it
+can't look into (an iterator, a clock, an object of an extension) makes it incomplete: then every run is checked.
 """
 
 from __future__ import annotations
 
+import array
+import builtins
+import dis
+import functools
+import itertools
+import os
 import sys
-from collections.abc import Hashable, Iterator
-from contextlib import suppress
-from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+import weakref
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from enum import Enum
+from pathlib import PurePath
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
 
+import numpy as np
+import torch
 from torch import Tensor
 
-_PLAIN = (int, float, complex, bool, str, bytes, type(None))
-# Code that does not change under a running program.
-_SETTLED = {*sys.stdlib_module_names, "torch", "torchsrk", "numpy", "scipy"} - {"__main__"}
+_PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...), range, slice, np.generic, PurePath)
+_SETTLED_VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+# Code that does not change under a running program, and reads nothing that does.
+_SETTLED = {"torch", "torchsrk", "numpy", "scipy", "math", "cmath", "operator", "functools", "itertools", "typing"} | {
+    *("collections", "dataclasses", "abc", "enum", "types", "builtins", "numbers", "copy", "contextlib", "warnings"),
+}
+# Builtins through which a function reads what its code does not name.
+_UNSEEN = {"globals", "locals", "vars", "eval", "exec", "compile", "open", "input", "__import__", "getattr", "next"}
+_SKIPPED = {"__module__", "__doc__", "__dict__", "__weakref__", "__qualname__", "__annotations__", "_abc_impl"}
+_MOST_PARTS = 20_000  # a fingerprint of more would take longer than a check
+_MOST_BYTES = 1 << 22
 
 
-def fingerprint(value: Any) -> Hashable:
-    """Equal as long as a trace that read the value is up to date; tensors count by identity, objects by their parts."""
-    return _mark(value, set())
+class Fingerprint(NamedTuple):
+    """Equal as long as a trace is up to date, as far as can be seen; ``complete`` if all was seen."""
+
+    mark: Hashable
+    complete: bool
 
 
-def _mark(value: Any, seen: set[int]) -> Hashable:
-    if isinstance(value, _PLAIN):
-        return type(value), value
-    if isinstance(value, Tensor):
-        return id(value), value.shape, value.dtype, value.device
-    if id(value) in seen or isinstance(value, (ModuleType, type)):
-        return id(value)
-    seen.add(id(value))
-    if isinstance(value, (tuple, list)):
-        return type(value), tuple(_mark(item, seen) for item in value)
-    if isinstance(value, dict):
-        return tuple((repr(key), _mark(item, seen)) for key, item in value.items())
-    if isinstance(value, MethodType):
-        return _mark(value.__self__, seen), _mark(value.__func__, seen)
-    if isinstance(value, FunctionType):
-        return id(value.__code__), tuple(_mark(item, seen) for item in _read_by(value))
-    methods = () if _is_settled(type(value)) else vars(type(value)).values()
-    code = tuple(_mark(item, seen) for item in methods if isinstance(item, FunctionType))
-    return id(value), code, _mark(getattr(value, "__dict__", None), seen)
+def fingerprint(*values: Any) -> Fingerprint:
+    """The fingerprint of all that a step reads. Tensors count by identity, other objects by their parts."""
+    reader = _Reader()
+    return Fingerprint(tuple(map(reader.mark, values)), reader.complete)
 
 
-def _read_by(function: FunctionType) -> Iterator[Any]:
-    """What a function reads that is not its arguments."""
-    yield function.__defaults__
-    yield function.__kwdefaults__
-    with suppress(ValueError):  # a variable that is not assigned yet
-        for cell in function.__closure__ or ():
-            yield cell.cell_contents
-    if not _is_settled(function):
-        for name in _global_names(function.__code__):
+class _Numbers:
+    """A number for every object that lives, unlike an id never given to another one."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._count = itertools.count()
+
+    def __call__(self, value: Any) -> int:
+        key = id(value)
+        known = self._known.get(key)
+        if known is None or known[0]() is not value:
+            known = weakref.ref(value, lambda _: self._known.pop(key, None)), next(self._count)
+            self._known[key] = known
+        return known[1]
+
+
+_number = _Numbers()
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.complete = True
+        self._seen: dict[int, int] = {}
+        self._held: list[Any] = []  # so that no id is used twice within one reading
+
+    def mark(self, value: Any) -> Hashable:
+        if isinstance(value, _PLAIN):
+            # By its text, as NaN is not equal to itself and 0.0 is to -0.0.
+            return type(value), value if type(value) in (int, str, bool, bytes) else repr(value)
+        if isinstance(value, Tensor):
+            return _number(value), value.shape, value.dtype, value.device, value.requires_grad
+        if isinstance(value, _SETTLED_VALUES):
+            return value
+        if id(value) in self._seen:
+            return "again", self._seen[id(value)]
+        if len(self._seen) >= _MOST_PARTS:
+            self.complete = False
+            return "too much"
+        self._seen[id(value)] = len(self._seen)
+        self._held.append(value)
+        return self._parts(value)
+
+    def _parts(self, value: Any) -> Hashable:
+        for kinds, read in _READERS:
+            if isinstance(value, kinds):
+                return read(self, value)
+        return self._object(value)
+
+    def sequence(self, value: Any) -> Hashable:
+        attributes = getattr(value, "__dict__", None)  # of a subclass
+        return type(value), tuple(map(self.mark, value)), self.mark(attributes) if attributes else None
+
+    def unordered(self, value: Any) -> Hashable:
+        return type(value), frozenset(map(self.mark, value))
+
+    def mapping(self, value: Mapping[Any, Any]) -> Hashable:
+        return type(value), tuple((self.mark(key), self.mark(item)) for key, item in value.items())
+
+    def buffer(self, value: Any) -> Hashable:
+        data = memoryview(value).tobytes()
+        return type(value), data
+
+    def numbers(self, value: np.ndarray) -> Hashable:
+        if value.dtype.hasobject or value.nbytes > _MOST_BYTES:
+            self.complete = False
+            return _number(value), value.shape, value.dtype.str
+        return value.shape, value.dtype.str, value.tobytes()
+
+    def method(self, value: MethodType) -> Hashable:
+        return self.mark(value.__self__), self.mark(value.__func__)
+
+    def builtin(self, value: BuiltinFunctionType) -> Hashable:
+        """A function of C: a method of an object, or of a module."""
+        owner = value.__self__
+        if owner is None or isinstance(owner, (ModuleType, type)) or type(owner).__module__.startswith("torch"):
+            self._module_of(value)
+            return value.__qualname__
+        return value.__qualname__, self.mark(owner)
+
+    def partial(self, value: functools.partial) -> Hashable:
+        return self.mark(value.func), self.mark(value.args), self.mark(value.keywords), self.mark(vars(value))
+
+    def cell(self, value: CellType) -> Hashable:
+        try:
+            return "cell", self.mark(value.cell_contents)
+        except ValueError:
+            return "a variable that is not assigned yet"
+
+    def wrapper(self, value: Any) -> Hashable:
+        return type(value), self.mark(value.__func__)
+
+    def property(self, value: property) -> Hashable:
+        return self.mark(value.fget)
+
+    def module(self, value: ModuleType) -> Hashable:
+        """By itself; what is read of it is marked by the function that reads it."""
+        self._module_of(value)
+        return _number(value)
+
+    def function(self, value: FunctionType) -> Hashable:
+        around = (value.__defaults__, value.__kwdefaults__, value.__closure__, vars(value))
+        settled = _is_settled(value)
+        if settled:
+            return _number(value.__code__), *map(self.mark, around)
+        return _number(value.__code__), *map(self.mark, around), tuple(self._read_by(value))
+
+    def _read_by(self, function: FunctionType) -> Iterator[Hashable]:
+        """What a function reads by name: globals, and attributes of modules among them."""
+        names, attributes = _names(function.__code__)
+        for name in names:
             if name in function.__globals__:
-                yield function.__globals__[name]
+                value = function.__globals__[name]
+                yield name, self.mark(value)
+                if isinstance(value, ModuleType):
+                    yield from self._of_module(value, attributes)
+            elif name in _UNSEEN:
+                self.complete = False
+            elif name in sys.modules and not hasattr(builtins, name):  # imported within the function
+                yield from self._of_module(sys.modules[name], attributes)
+
+    def _of_module(self, module: ModuleType, attributes: frozenset[str]) -> Iterator[Hashable]:
+        if module is os:
+            yield tuple(os.environ.items())
+        if module.__name__.partition(".")[0] == "numpy" and "random" in attributes:
+            self.complete = False
+        if not _is_settled(module):
+            for name in sorted(attributes & vars(module).keys()):
+                value = vars(module)[name]
+                yield name, self.mark(value)
+                if isinstance(value, ModuleType):
+                    yield from self._of_module(value, attributes)
+
+    def _module_of(self, value: Any) -> None:
+        """A module of the standard library may read anything: a clock, a file, a generator of random numbers."""
+        root = _root(value)
+        if root in sys.stdlib_module_names and root not in _SETTLED:
+            self.complete = False
+
+    def class_(self, value: type) -> Hashable:
+        """A class: what its code reads, and its attributes; a settled one by itself."""
+        own = [kind for kind in value.__mro__ if not _is_settled(kind)]
+        for kind in own:
+            self._module_of(kind)
+        return _number(value), tuple(
+            (name, self.mark(item)) for kind in own for name, item in vars(kind).items() if name not in _SKIPPED
+        )
+
+    def _object(self, value: Any) -> Hashable:
+        kind = type(value)
+        attributes = getattr(value, "__dict__", None)
+        slots = [name for base in kind.__mro__ for name in _slots(base) if hasattr(value, name)]
+        if isinstance(value, torch.jit.ScriptModule) or (attributes is None and not slots):
+            self.complete = False
+        parts = tuple((name, self.mark(getattr(value, name))) for name in slots)
+        return self.mark(kind), parts, None if attributes is None else self.mark(attributes)
 
 
-def _global_names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
+_READERS: tuple[tuple[Any, Callable[[_Reader, Any], Hashable]], ...] = (
+    ((FunctionType,), _Reader.function),
+    ((dict, Mapping), _Reader.mapping),
+    ((tuple, list, deque), _Reader.sequence),
+    ((set, frozenset), _Reader.unordered),
+    ((MethodType,), _Reader.method),
+    ((Enum,), lambda reader, value: (type(value), value.name, reader.mark(value.value))),
+    ((type,), _Reader.class_),
+    ((ModuleType,), _Reader.module),
+    ((functools.partial,), _Reader.partial),
+    ((np.ndarray,), _Reader.numbers),
+    ((array.array, bytearray, memoryview), _Reader.buffer),
+    ((BuiltinFunctionType,), _Reader.builtin),
+    ((CellType,), _Reader.cell),
+    ((staticmethod, classmethod), _Reader.wrapper),
+    ((property,), _Reader.property),
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def _names(code: CodeType) -> tuple[tuple[str, ...], frozenset[str]]:
+    """The globals and the attributes that code names, that of functions within it included."""
+    names, attributes = set(), set()
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME"):
+            names.add(str(instruction.argval).partition(".")[0])
+        elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"):
+            attributes.add(instruction.argval)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):  # a function within the function
-            yield from _global_names(constant)
+            inner = _names(constant)
+            names.update(inner[0])
+            attributes.update(inner[1])
+    return tuple(sorted(names)), frozenset(attributes)
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    slots = vars(kind).get("__slots__", ())
+    slots = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple(name for name in slots if name not in _SKIPPED)
+
+
+def _root(thing: Any) -> str:
+    """The package that a module is in, or that a function or class was written in."""
+    name = thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__module__", None)
+    return (name if isinstance(name, str) else "").partition(".")[0]
 
 
 def _is_settled(thing: Any) -> bool:
-    return (getattr(thing, "__module__", None) or "").partition(".")[0] in _SETTLED
+    return _root(thing) in _SETTLED

@@ -8,25 +8,32 @@ entrywise operations are written as one expression; a tensor that is read more t
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, fx
+from torch import fx
 
+from .calls import Call, operation_name
+from .indexing import INDEXING
 from .moves import MOVES
 from .operations import POINTWISE, Kind, Operand, integer_power, vector
 from .sums import SUMS
 from .trace import CannotCompile, TracedStep
-from .writer import Index, Shape, Value, Writer, count, loops, operation_name
+from .writer import Index, Shape, Value, Writer, count, loops
 
 _LARGEST_POWER = 8
+_LONGEST_EXPRESSION = 24  # operations in one C expression
+_LARGEST_WHOLE = 1 << 20  # of whole numbers in a REAL: float32 holds them and a few sums of them exactly
 _FILLS = {"zeros_like": 0.0, "zeros": 0.0, "new_zeros": 0.0, "ones_like": 1.0, "ones": 1.0, "new_ones": 1.0}
-_COUNTS = {"where", "sum"}  # whose whole numbers, ones and their sums, a REAL holds exactly
-_CONSTANTS = {*_FILLS, "full", "full_like", "new_full", "scalar_tensor"}
+_CONSTANTS = {f"{name}.default" for name in (*_FILLS, "full", "full_like", "new_full", "scalar_tensor")}
+_RULES = {**SUMS, **MOVES, **INDEXING}
+# What may have whole numbers or conditions for results: they move or choose them, and compute nothing.
+_CHOOSES = {*MOVES, *INDEXING, "where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar"}
+_READS_ONCE = {name for name in SUMS if name.partition(".")[0] in ("sum", "mean", "amax", "amin", "prod", "any", "all")}
 
 _SIGNATURE = """\
 static void step(const V *restrict x, const V *const *noise, const V t, const REAL *restrict c,
-                 const REAL *const *restrict p, V *restrict work, V *restrict out)
+                 const REAL *const *restrict p, const int64_t *const *restrict q, V *restrict work, V *restrict out)
 """
 
 
@@ -37,22 +44,31 @@ class StepCode:
     Attributes:
         source: the function ``step`` of driver.c.
         workspace: vectors of temporary storage it uses.
-        literals, uniforms: see Writer.
+        literals, uniforms, tables, bounds, longest_sum: see Writer.
     """
 
     source: str
     workspace: int
     literals: tuple[float, ...]
     uniforms: tuple[fx.Node, ...]
+    tables: tuple[fx.Node, ...]
+    bounds: tuple[tuple[int, int, bool], ...]
+    longest_sum: int
+
+    def is_like(self, other: StepCode) -> bool:
+        """Whether both say the same. NaN is the same as itself here."""
+        return (self.source, self.workspace, self.bounds) == (other.source, other.workspace, other.bounds) and (
+            repr(self.literals) == repr(other.literals)
+        )
 
 
-def lower(traced: TracedStep, accumulators: int) -> StepCode:
+def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
     """The C of a traced step.
 
     Raises:
         CannotCompile: an operation has no C form, or the step mixes particles.
     """
-    writer = Writer(traced, accumulators)
+    writer = Writer(traced, one_by_one)
     graph = traced.module.graph
     _cut_shapes(graph)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
@@ -74,10 +90,10 @@ def lower(traced: TracedStep, accumulators: int) -> StepCode:
         made_here.add(node)
     statements, workspace = writer.assemble()
     unpacked = "".join(f"    const V *restrict const {name} = noise[{k}];\n" for k, name in enumerate(noise))
-    unused = "".join(f"(void){name}, " for name in (*noise, "t", "c", "p"))
-    body = f"{unpacked}    {unused}(void)work;\n{statements}"
-    source = f"{writer.tables()}\n{_SIGNATURE}{{\n{body}}}\n"
-    return StepCode(source, workspace, tuple(writer.literals), tuple(writer.uniforms))
+    unused = "".join(f"(void){name}, " for name in (*noise, "t", "c", "p", "q"))
+    source = f"\n{_SIGNATURE}{{\n{unpacked}    {unused}(void)work;\n{statements}}}\n"
+    literals, uniforms, tables, bounds = map(tuple, (writer.literals, writer.uniforms, writer.tables, writer.bounds))
+    return StepCode(source, workspace, literals, uniforms, tables, bounds, writer.longest_sum)
 
 
 def _cut_shapes(graph: fx.Graph) -> None:
@@ -85,10 +101,11 @@ def _cut_shapes(graph: fx.Graph) -> None:
     for node in graph.nodes:
         name = operation_name(node)
         if name in _CONSTANTS:
-            given = [a for a in node.args if isinstance(a, (int, float))]
-            node.meta["fill"] = _FILLS[name] if name in _FILLS else given[-1] if given else None
-            if name.endswith("_like") or name.startswith("new_"):
-                node.args = ()
+            call, plain = Call(node), name.partition(".")[0]
+            fill = _FILLS.get(plain, call.get("s") if plain == "scalar_tensor" else call.get("fill_value"))
+            node.meta["fill"] = fill
+            if not isinstance(fill, fx.Node):
+                node.args, node.kwargs = (), {}
     graph.eliminate_dead_code()
 
 
@@ -110,60 +127,100 @@ def _lower_node(writer: Writer, node: fx.Node) -> Value | list[Value]:
         assert isinstance(parts, list)
         return parts[place]  # type: ignore[index]
     name, shape = operation_name(node) or "", writer.shape(node)
-    if name in _CONSTANTS and isinstance(node.meta["fill"], (int, float)):
-        return writer.constant(node.meta["fill"], shape)
-    rule = SUMS.get(name) or MOVES.get(name)
-    if rule is None and name not in POINTWISE and name != "_to_copy":
+    if name in _CONSTANTS:
+        return _constant(writer, node, shape)
+    rule = _RULES.get(name)
+    if rule is None and name not in POINTWISE and name != "_to_copy.default":
+        if not node.all_input_nodes and None in shape:
+            raise CannotCompile("a step depends on the number of particles")
         raise CannotCompile(f"a step uses {node.target}, which has no C form here")
-    value = node.meta["val"]
-    exempt = name in _COUNTS or name in MOVES  # a move computes nothing: places go through
-    if isinstance(value, Tensor) and value.dtype not in (writer.dtype, torch.bool) and not exempt:
-        raise CannotCompile(f"a step in {writer.dtype} computes {node.target} in {value.dtype}")
+    call = Call(node)
     if rule is not None:
-        return rule(writer, node, shape)
-    return (
-        _converted(writer, node, shape)
-        if name == "_to_copy"
-        else _kept(writer, node, _entrywise(writer, node, name, shape))
-    )
+        value = rule(writer, call, shape)
+    elif name == "_to_copy.default":
+        value = _converted(writer, call, shape)
+    else:
+        value = _kept(writer, node, _entrywise(writer, call, name, shape))
+    if call.unread():
+        raise CannotCompile(f"a step uses {node.target} with {', '.join(call.unread())}, which has no C form here")
+    return value if isinstance(value, list) else _of_its_dtype(writer, node, name, value)
 
 
-def _entrywise(writer: Writer, node: fx.Node, name: str, shape: Shape) -> Value:
-    if node.kwargs.get("rounding_mode"):
-        raise CannotCompile("a step divides with rounding, which has no C form here")
-    if name == "pow" and _is_small_integer(node.args[1]):
-        base, exponent = writer.value(node.args[0]), int(node.args[1])  # type: ignore[arg-type]
-        return Value(shape, Kind.VECTOR, lambda index: integer_power(base.operand(index), exponent)[0])
-    operands = [None if argument is None else writer.value(argument) for argument in node.args]
-    named = {key: writer.value(a) for key, a in node.kwargs.items() if key == "alpha" and a != 1}
+def _of_its_dtype(writer: Writer, node: fx.Node, name: str, value: Value) -> Value:
+    """The value in the form that its dtype asks for: numbers of the step's precision, or conditions."""
+    dtype = node.meta["val"].dtype
+    if dtype == writer.dtype:
+        if value.kind is not Kind.MASK:
+            return value
+        return replace(value, kind=Kind.VECTOR, entry=lambda index: vector((value.entry(index), Kind.MASK)))
+    if dtype == torch.bool and value.kind in (Kind.MASK, Kind.NUMBER):
+        return value
+    if dtype == torch.bool and name in _CHOOSES and value.kind is Kind.VECTOR:
+        return replace(value, kind=Kind.MASK, entry=lambda index: f"({value.entry(index)} != 0)")
+    if dtype == torch.int64 and (name in _CHOOSES or name.startswith("sum.")):
+        return value
+    raise CannotCompile(f"a step in {writer.dtype} computes {node.target} in {dtype}")
 
-    def build(index: Index) -> Operand:
-        arguments = [None if value is None else value.operand(index) for value in operands]
-        return POINTWISE[name](*arguments, **{key: value.operand(index) for key, value in named.items()})
 
-    return Value(shape, build(["0"] * len(shape))[1], lambda index: build(index)[0])
+def _constant(writer: Writer, node: fx.Node, shape: Shape) -> Value:
+    fill, dtype = node.meta["fill"], node.meta["val"].dtype
+    if isinstance(fill, fx.Node):  # a number that torch computes before the run
+        if fill in writer.values or dtype != writer.dtype:
+            raise CannotCompile(f"a step uses {node.target} with a number it computes, which has no C form here")
+        return writer.value(fill).broadcast(shape)
+    if dtype not in (writer.dtype, torch.bool, torch.int64):
+        raise CannotCompile(f"a step in {writer.dtype} makes a tensor of {dtype}")
+    exact = (
+        torch.tensor(fill).to(dtype).item()
+    )  # as torch rounds it: 0.7 is 0 in whole numbers, and true as a condition
+    if dtype == torch.int64 and abs(exact) > _LARGEST_WHOLE:
+        raise CannotCompile(f"a step uses the whole number {exact}")
+    return writer.constant(exact, shape)
+
+
+def _entrywise(writer: Writer, call: Call, name: str, shape: Shape) -> Value:
+    rule = POINTWISE[name]
+    if name == "pow.Tensor_Scalar" and _is_small_integer(call["exponent"]):
+        base, exponent = writer.value(call["self"]), int(call["exponent"])
+        build = lambda index: integer_power(base.operand(index), exponent)  # noqa: E731
+        return Value(shape, Kind.VECTOR, lambda index: build(index)[0], base.cost + 1)
+    given = [call.get(argument) for argument in rule.arguments]
+    if rule.arguments[-1] == "alpha" and given[-1] == 1:
+        given.pop()
+    operands = [None if argument is None else writer.value(argument) for argument in given]
+
+    def entry(index: Index) -> Operand:
+        return rule.build(*(None if value is None else value.operand(index) for value in operands))
+
+    cost = 1 + sum(value.cost for value in operands if value is not None)
+    return Value(shape, entry(["0"] * len(shape))[1], lambda index: entry(index)[0], cost)
 
 
 def _is_small_integer(exponent: object) -> bool:
     return isinstance(exponent, (int, float)) and float(exponent).is_integer() and abs(exponent) <= _LARGEST_POWER
 
 
-def _converted(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    source, dtype = writer.value(node.args[0]), node.meta["val"].dtype
+def _converted(writer: Writer, call: Call, shape: Shape) -> Value:
+    source, dtype = writer.value(call["self"]), call.node.meta["val"].dtype
     if dtype == writer.dtype:
-        return Value(shape, Kind.VECTOR, lambda index: vector(source.operand(index)))
+        return replace(source, shape=shape, kind=Kind.VECTOR, entry=lambda index: vector(source.operand(index)))
     if dtype == torch.bool and source.kind is Kind.MASK:
         return source
     raise CannotCompile(f"a step in {writer.dtype} converts to {dtype}")
 
 
 def _kept(writer: Writer, node: fx.Node, value: Value) -> Value:
-    """Stored, unless its one reader takes each entry once."""
-    (user,) = node.users if len(node.users) == 1 else (None,)
-    if user is not None:
-        name = operation_name(user)
-        if name in ("sum", "mean", "amax", "amin") or (
-            name in POINTWISE and count(writer.shape(user)) == count(value.shape)
-        ):
+    """Stored, unless it is short and its one reader takes each entry once."""
+    readers = [user for user in node.users for argument in _arguments(user) if argument is node]
+    if len(readers) == 1 and value.cost <= _LONGEST_EXPRESSION:
+        name = operation_name(readers[0])
+        if name in _READS_ONCE or (name in POINTWISE and count(writer.shape(readers[0])) == count(value.shape)):
             return value
     return writer.store(value)
+
+
+def _arguments(node: fx.Node) -> list[fx.Node]:
+    """Every node that a node reads, as often as it reads it."""
+    found: list[fx.Node] = []
+    fx.map_arg((node.args, node.kwargs), found.append)
+    return found

@@ -1,42 +1,47 @@
-"""Operations that move entries and compute nothing: views, slices, joins."""
+"""Operations that move entries and compute nothing: views, slices, joins. Those by places are in indexing.py."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from torch import fx
-
-from .operations import Kind, vector
+from .calls import Call
+from .operations import vector
 from .trace import CannotCompile
-from .writer import Index, Shape, Value, Writer, count, loops, offset, operation_name, strides
+from .writer import Index, Shape, Value, Writer, count, loops, offset, strides
 
 
-def identity(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    return writer.value(node.args[0])
+def identity(writer: Writer, call: Call, shape: Shape) -> Value:
+    return writer.value(call["self"])
 
 
-def permute(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    order = [d % len(shape) for d in _argument(node, 1)]
-    return writer.value(node.args[0]).moved(shape, lambda index: [index[order.index(d)] for d in range(len(order))])
+def permute(writer: Writer, call: Call, shape: Shape) -> Value:
+    order = [d % len(shape) for d in call["dims"]]
+    return writer.value(call["self"]).moved(shape, lambda index: [index[order.index(d)] for d in range(len(order))])
 
 
-def transpose(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    a, b = (_argument(node, i, default) % len(shape) for i, default in ((1, 0), (2, 1)))
+def transpose(writer: Writer, call: Call, shape: Shape) -> Value:
+    return _swapped(writer, call, shape, call["dim0"], call["dim1"])
+
+
+def transpose_matrix(writer: Writer, call: Call, shape: Shape) -> Value:
+    return _swapped(writer, call, shape, 0, 1) if len(shape) == 2 else identity(writer, call, shape)
+
+
+def _swapped(writer: Writer, call: Call, shape: Shape, first: int, second: int) -> Value:
+    a, b = first % max(1, len(shape)), second % max(1, len(shape))
     swapped = {a: b, b: a}
-    return writer.value(node.args[0]).moved(shape, lambda index: [index[swapped.get(d, d)] for d in range(len(shape))])
+    return writer.value(call["self"]).moved(shape, lambda index: [index[swapped.get(d, d)] for d in range(len(shape))])
 
 
-def unsqueeze(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    new = _argument(node, 1) % len(shape)
-    return writer.value(node.args[0]).moved(shape, lambda index: [*index[:new], *index[new + 1 :]])
+def unsqueeze(writer: Writer, call: Call, shape: Shape) -> Value:
+    new = call["dim"] % len(shape)
+    return writer.value(call["self"]).moved(shape, lambda index: [*index[:new], *index[new + 1 :]])
 
 
-def squeeze(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    source = writer.value(node.args[0])
-    given = _argument(node, 1, range(len(source.shape)))
-    asked = {d % len(source.shape) for d in ([given] if isinstance(given, int) else given)}
-    gone = {d for d in asked if source.shape[d] == 1}
+def squeeze(writer: Writer, call: Call, shape: Shape) -> Value:
+    source, given = writer.value(call["self"]), call.get("dim")
+    given = range(len(source.shape)) if given is None else [given] if isinstance(given, int) else given
+    gone = {d % len(source.shape) for d in given if source.shape[d] == 1} if source.shape else set()
 
     def at(index: Index) -> Index:
         rest = iter(index)
@@ -45,35 +50,42 @@ def squeeze(writer: Writer, node: fx.Node, shape: Shape) -> Value:
     return source.moved(shape, at)
 
 
-def expand(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    source = writer.value(node.args[0])
-    return Value(shape, source.kind, lambda index: source.operand(index)[0])
+def expand(writer: Writer, call: Call, shape: Shape) -> Value:
+    call["size"]
+    return writer.value(call["self"]).broadcast(shape)
 
 
-def copy(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    source = writer.value(node.args[1])
-    return Value(shape, source.kind, lambda index: source.operand(index)[0])
+def copy(writer: Writer, call: Call, shape: Shape) -> Value:
+    call["self"]  # its shape and dtype, which are the result's
+    return writer.value(call["src"]).broadcast(shape)
 
 
-def select(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    source = writer.value(node.args[0])
-    dim = _argument(node, 1) % len(source.shape)
-    return _pick(source, dim, _argument(node, 2), shape)
+def select(writer: Writer, call: Call, shape: Shape) -> Value:
+    source = writer.value(call["self"])
+    return _pick(source, call["dim"] % len(source.shape), call["index"], shape)
 
 
-def unbind(writer: Writer, node: fx.Node, shape: Shape) -> list[Value]:
-    source = writer.value(node.args[0])
-    dim = _argument(node, 1, 0) % len(source.shape)
+def unbind(writer: Writer, call: Call, shape: Shape) -> list[Value]:
+    source = writer.value(call["self"])
+    dim = call["dim"] % len(source.shape)
     rest = (*source.shape[:dim], *source.shape[dim + 1 :])
-    return [_pick(source, dim, i, rest) for i in range(_own(source.shape[dim]))]
+    return [_pick(source, dim, i, rest) for i in range(own(source.shape[dim]))]
 
 
-def split(writer: Writer, node: fx.Node, shape: Shape) -> list[Value]:
-    source, sizes = writer.value(node.args[0]), _argument(node, 1)
-    dim = _argument(node, 2, 0) % len(source.shape)
-    whole = _own(source.shape[dim])
-    if isinstance(sizes, int):
-        sizes = [min(sizes, whole - start) for start in range(0, whole, sizes)]
+def split(writer: Writer, call: Call, shape: Shape) -> list[Value]:
+    source = writer.value(call["self"])
+    dim = call["dim"] % len(source.shape)
+    whole, size = own(source.shape[dim]), call["split_size"]
+    sizes = [min(size, whole - start) for start in range(0, whole, size)] if size else [0]
+    return _parts(source, dim, sizes)
+
+
+def split_with_sizes(writer: Writer, call: Call, shape: Shape) -> list[Value]:
+    source = writer.value(call["self"])
+    return _parts(source, call["dim"] % len(source.shape), call["split_sizes"])
+
+
+def _parts(source: Value, dim: int, sizes: Sequence[int]) -> list[Value]:
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
     return [
         _range(source, dim, start, 1, (*source.shape[:dim], size, *source.shape[dim + 1 :]))
@@ -81,69 +93,85 @@ def split(writer: Writer, node: fx.Node, shape: Shape) -> list[Value]:
     ]
 
 
-def slice_(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    source = writer.value(node.args[0])
-    dim, start, step = _argument(node, 1, 0) % len(shape), _argument(node, 2, None), _argument(node, 4, 1)
+def slice_(writer: Writer, call: Call, shape: Shape) -> Value:
+    source = writer.value(call["self"])
+    dim, step, start = call["dim"] % len(shape), call["step"], call["start"]
+    call["end"]  # is in the result's shape
     if shape == source.shape and step == 1:
         return source
-    size, start = _own(source.shape[dim]), start or 0
-    return _range(source, dim, max(0, start + size) if start < 0 else start, step, shape)
+    return _range(source, dim, _from_start(start, own(source.shape[dim])), step, shape)
 
 
-def view(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    source = writer.stored(node.args[0])
+def _from_start(start: int | None, size: int) -> int:
+    start = start or 0
+    return max(0, start + size) if start < 0 else start
+
+
+def view(writer: Writer, call: Call, shape: Shape) -> Value:
+    call.get("size"), call.get("shape")  # are the result's
+    source = writer.stored(call["self"])
     if _before(shape) != _before(source.shape):
         raise CannotCompile("a step reshapes its particles into another dimension")
 
     def at(index: Index) -> Index:
         flat = offset(shape, index)
         return [
-            "0" if size is None else f"(({flat}) / {stride} % {size})"
+            "0" if size is None else f"(({flat}) / {max(1, stride)} % {max(1, size)})"
             for size, stride in zip(source.shape, strides(source.shape), strict=True)
         ]
 
     return source.moved(shape, at)
 
 
-def cat(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    dim = _argument(node, 1, 0) % len(shape)
-    _own(shape[dim])
-    return _join(writer, shape, dim, [writer.value(part) for part in _argument(node, 0)])
+def cat(writer: Writer, call: Call, shape: Shape) -> Value:
+    dim = call["dim"] % len(shape)
+    own(shape[dim])
+    # An empty tensor of one dimension joins any other.
+    parts = [part for part in map(writer.value, call["tensors"]) if len(part.shape) == len(shape)]
+    return _join(writer, shape, dim, parts)
 
 
-def stack(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    dim = _argument(node, 1, 0) % len(shape)
-    parts = [writer.value(part) for part in _argument(node, 0)]
+def stack(writer: Writer, call: Call, shape: Shape) -> Value:
+    dim = call["dim"] % len(shape)
     widened = (*shape[:dim], 1, *shape[dim + 1 :])
+    parts = [writer.value(part) for part in call["tensors"]]
     return _join(writer, shape, dim, [p.moved(widened, lambda index: [*index[:dim], *index[dim + 1 :]]) for p in parts])
 
 
-def slice_scatter(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    dim, start, step = _argument(node, 2, 0) % len(shape), _argument(node, 3, None) or 0, _argument(node, 5, 1)
-    size = _own(shape[dim])
-    start = max(0, start + size) if start < 0 else start
-    return _overwrite(
-        writer, node, shape, lambda i: [f"({start} + {step} * {a})" if d == dim else a for d, a in enumerate(i)]
+def slice_scatter(writer: Writer, call: Call, shape: Shape) -> Value:
+    dim, start, step, part = call["dim"] % len(shape), call["start"], call["step"], writer.value(call["src"])
+    whole = writer.value(call["self"])
+    call["end"]  # is in the part's shape
+    if part.shape == shape and step == 1:
+        return part
+    first = _from_start(start, own(shape[dim]))
+    return overwrite(
+        writer, whole, part, shape, lambda i: [f"({first} + {step} * {a})" if d == dim else a for d, a in enumerate(i)]
     )
 
 
-def select_scatter(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    dim = _argument(node, 2) % len(shape)
-    place = str(_argument(node, 3) % _own(shape[dim]))
-    return _overwrite(writer, node, shape, lambda index: [*index[:dim], place, *index[dim:]])
+def select_scatter(writer: Writer, call: Call, shape: Shape) -> Value:
+    dim = call["dim"] % len(shape)
+    place = str(call["index"] % own(shape[dim]))
+    whole, part = writer.value(call["self"]), writer.value(call["src"])
+    return overwrite(writer, whole, part, shape, lambda index: [*index[:dim], place, *index[dim:]])
 
 
-def diagonal(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    source = writer.value(node.args[0])
-    at = _diagonal_places(source.shape, _argument(node, 1, 0), _argument(node, 2, 0), _argument(node, 3, 1))
-    return source.moved(shape, at)
+def diagonal(writer: Writer, call: Call, shape: Shape) -> Value:
+    source = writer.value(call["self"])
+    return source.moved(shape, _diagonal_places(call, source.shape))
 
 
-def _diagonal_places(shape: Shape, shift: int, first: int, second: int) -> Callable[[Index], Index]:
+def diagonal_scatter(writer: Writer, call: Call, shape: Shape) -> Value:
+    whole, part = writer.value(call["self"]), writer.value(call["src"])
+    return overwrite(writer, whole, part, shape, _diagonal_places(call, shape))
+
+
+def _diagonal_places(call: Call, shape: Shape) -> Callable[[Index], Index]:
     """From an index of the diagonal, its own place last, to one of the tensor."""
-    rank = len(shape)
-    first, second = first % rank, second % rank
-    _own(shape[first]), _own(shape[second])
+    rank, shift = len(shape), call["offset"]
+    first, second = call["dim1"] % rank, call["dim2"] % rank
+    own(shape[first]), own(shape[second])
 
     def at(index: Index) -> Index:
         rest = iter(index[:-1])
@@ -153,80 +181,20 @@ def _diagonal_places(shape: Shape, shift: int, first: int, second: int) -> Calla
     return at
 
 
-def gather(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    source, places = writer.stored(node.args[0]), writer.value(node.args[2])
-    dim = _argument(node, 1) % len(shape)
-    _own(source.shape[dim])
-    return source.moved(shape, lambda index: [places.entry(index) if d == dim else i for d, i in enumerate(index)])
-
-
-def index_tensor(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    source, dim, places = writer.stored(node.args[0]), *_one_index(writer, node)
-    _own(source.shape[dim])
-    return source.moved(shape, lambda i: [*i[:dim], places.entry([i[dim]]), *i[dim + 1 :]])
-
-
-def index_select(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    source, places = writer.stored(node.args[0]), writer.value(node.args[2])
-    dim = _argument(node, 1) % len(shape)
-    _own(source.shape[dim])
-    return source.moved(shape, lambda i: [*i[:dim], places.entry([i[dim]]), *i[dim + 1 :]])
-
-
-def scatter(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    dim, places = _argument(node, 1) % len(shape), writer.value(node.args[2])
-    _own(shape[dim])
-    return _overwrite(
-        writer,
-        node,
-        shape,
-        lambda index: [places.entry(index) if d == dim else i for d, i in enumerate(index)],
-        part=node.args[3],
-        adds=operation_name(node) == "scatter_add",
-    )
-
-
-def diagonal_scatter(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    at = _diagonal_places(shape, _argument(node, 2, 0), _argument(node, 3, 0), _argument(node, 4, 1))
-    return _overwrite(writer, node, shape, at)
-
-
-def index_put(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    dim, places = _one_index(writer, node)
-    _own(shape[dim])
-    return _overwrite(
-        writer,
-        node,
-        shape,
-        lambda index: [*index[:dim], places.entry([index[dim]]), *index[dim + 1 :]],
-        part=node.args[2],
-        adds=bool(_argument(node, 3, False)),
-    )
-
-
-def _one_index(writer: Writer, node: fx.Node) -> tuple[int, Value]:
-    """The one dimension that is indexed, and the places in it."""
-    given = [(dim, index) for dim, index in enumerate(_argument(node, 1)) if index is not None]
-    places = writer.value(given[0][1])
-    if len(given) > 1 or places.kind is not Kind.PLACE or len(places.shape) != 1:
-        raise CannotCompile("a step indexes by several tensors, by a mask or by one of many dimensions")
-    return given[0][0], places
-
-
-def flip(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    sizes = {d % len(shape): _own(shape[d % len(shape)]) for d in _argument(node, 1)}
-    return writer.value(node.args[0]).moved(
+def flip(writer: Writer, call: Call, shape: Shape) -> Value:
+    sizes = {d % len(shape): own(shape[d % len(shape)]) for d in call["dims"]}
+    return writer.value(call["self"]).moved(
         shape, lambda index: [f"({sizes[d] - 1} - {i})" if d in sizes else i for d, i in enumerate(index)]
     )
 
 
 def _pick(source: Value, dim: int, place: int, shape: Shape) -> Value:
-    at = str(place % _own(source.shape[dim]))
+    at = str(place % own(source.shape[dim]))
     return source.moved(shape, lambda index: [*index[:dim], at, *index[dim:]])
 
 
 def _range(source: Value, dim: int, start: int, step: int, shape: Shape) -> Value:
-    _own(source.shape[dim])
+    own(source.shape[dim])
     return source.moved(
         shape, lambda index: [f"({start} + {step} * {i})" if d == dim else i for d, i in enumerate(index)]
     )
@@ -248,27 +216,23 @@ def _join(writer: Writer, shape: Shape, dim: int, parts: Sequence[Value]) -> Val
     return writer.array(shape, fill)
 
 
-def _overwrite(
-    writer: Writer,
-    node: fx.Node,
-    shape: Shape,
-    to: Callable[[Index], Index],
-    part: Any = None,
-    adds: bool = False,
+def overwrite(
+    writer: Writer, whole: Value, part: Value, shape: Shape, to: Callable[[Index], Index], adds: bool = False
 ) -> Value:
-    """The first argument with another, by default the second, written over or added: its entry at i to ``to(i)``."""
-    whole, other = writer.value(node.args[0]), writer.value(node.args[1] if part is None else part)
-    sizes = other.shape if other.shape else shape
+    """``whole`` with every entry of ``part``, that at i, written over the one at ``to(i)`` or added to it."""
 
     def fill(name: str) -> str:
         written = loops(shape, lambda i: f"{name}[{offset(shape, i)}] = {vector(whole.operand(i))};")
         assign = "+=" if adds else "="
-        return written + loops(sizes, lambda i: f"{name}[{offset(shape, to(i))}] {assign} {vector(other.operand(i))};")
+        return written + loops(
+            part.shape, lambda i: f"{name}[{offset(shape, to(i))}] {assign} {vector(part.operand(i))};"
+        )
 
     return writer.array(shape, fill)
 
 
-def _own(size: int | None) -> int:
+def own(size: int | None) -> int:
+    """A size that is not the number of particles."""
     if size is None:
         raise CannotCompile("a step picks or joins particles")
     return size
@@ -279,34 +243,42 @@ def _before(shape: Shape) -> int | None:
     return count(shape[: shape.index(None)]) if None in shape else None
 
 
-def _argument(node: fx.Node, place: int, default: Any = None) -> Any:
-    return node.args[place] if len(node.args) > place else default
+Rule = Callable[[Writer, Call, Shape], Value | list[Value]]
 
 
-MOVES: dict[str, Callable[[Writer, fx.Node, Shape], Value | list[Value]]] = {
-    **dict.fromkeys(("alias", "clone", "detach", "lift_fresh", "lift_fresh_copy", "contiguous"), identity),
-    **dict.fromkeys(("view", "_unsafe_view", "view_copy", "reshape", "_reshape_copy"), view),
-    **dict.fromkeys(("permute", "permute_copy"), permute),
-    **dict.fromkeys(("transpose", "transpose_copy", "t", "t_copy"), transpose),
-    **dict.fromkeys(("unsqueeze", "unsqueeze_copy"), unsqueeze),
-    **dict.fromkeys(("squeeze", "squeeze_copy"), squeeze),
-    **dict.fromkeys(("expand", "expand_copy"), expand),
-    **dict.fromkeys(("select", "select_copy"), select),
-    **dict.fromkeys(("slice", "slice_copy"), slice_),
-    **dict.fromkeys(("unbind", "unbind_copy"), unbind),
-    **dict.fromkeys(("split", "split_copy", "split_with_sizes", "split_with_sizes_copy"), split),
-    "copy": copy,
-    "cat": cat,
-    "stack": stack,
-    "flip": flip,
-    **dict.fromkeys(("diagonal", "diagonal_copy"), diagonal),
-    "gather": gather,
-    "index": index_tensor,
-    "index_select": index_select,
-    **dict.fromkeys(("scatter", "scatter_add"), scatter),
-    "diagonal_scatter": diagonal_scatter,
-    **dict.fromkeys(("index_put", "_unsafe_index_put"), index_put),
-    "_unsafe_index": index_tensor,
-    "slice_scatter": slice_scatter,
-    "select_scatter": select_scatter,
+def _with_copies(rules: dict[str, Rule]) -> dict[str, Rule]:
+    """Each under the name, too, that it has where torch writes views as copies."""
+    copies = {name.replace(".", "_copy.", 1): rule for name, rule in rules.items()}
+    return {**rules, **copies}
+
+
+MOVES: dict[str, Rule] = {
+    **_with_copies(
+        {
+            "alias.default": identity,
+            "detach.default": identity,
+            "view.default": view,
+            "permute.default": permute,
+            "transpose.int": transpose,
+            "t.default": transpose_matrix,
+            "unsqueeze.default": unsqueeze,
+            **dict.fromkeys(("squeeze.default", "squeeze.dim", "squeeze.dims"), squeeze),
+            "expand.default": expand,
+            "select.int": select,
+            "slice.Tensor": slice_,
+            "unbind.int": unbind,
+            "split.Tensor": split,
+            "split_with_sizes.default": split_with_sizes,
+            "diagonal.default": diagonal,
+        }
+    ),
+    **dict.fromkeys(("clone.default", "lift_fresh.default", "lift_fresh_copy.default"), identity),
+    **dict.fromkeys(("_unsafe_view.default", "reshape.default", "_reshape_copy.default"), view),
+    "copy.default": copy,
+    "cat.default": cat,
+    "stack.default": stack,
+    "flip.default": flip,
+    "diagonal_scatter.default": diagonal_scatter,
+    "slice_scatter.default": slice_scatter,
+    "select_scatter.default": select_scatter,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -13,7 +14,7 @@ class Kind(Enum):
     VECTOR = "V"
     MASK = "M"
     NUMBER = "REAL"
-    PLACE = "int"
+    PLACE = "int64_t"
 
 
 Operand = tuple[str, Kind]
@@ -22,7 +23,8 @@ Operand = tuple[str, Kind]
 def vector(operand: Operand) -> str:
     """The operand as a vector."""
     text, kind = operand
-    return {Kind.VECTOR: text, Kind.MASK: f"v_number({text})", Kind.NUMBER: f"splat({text})"}[kind]
+    forms = {Kind.MASK: "v_number({})", Kind.NUMBER: "splat({})", Kind.PLACE: "splat((REAL){})"}
+    return text if kind is Kind.VECTOR else forms[kind].format(text)
 
 
 def number(operand: Operand) -> str:
@@ -35,7 +37,15 @@ def mask(operand: Operand) -> str:
     text, kind = operand
     if kind is Kind.MASK:
         return text
-    return f"splat_mask({text} != 0)" if kind is Kind.NUMBER else f"({text} != 0)"
+    return f"({text} != 0)" if kind is Kind.VECTOR else f"splat_mask({text} != 0)"
+
+
+@dataclass(frozen=True)
+class Entrywise:
+    """An operation entry by entry: the arguments it reads, and the C of its result."""
+
+    arguments: tuple[str, ...]
+    build: Callable[..., Operand]
 
 
 def _function(name: str) -> Callable[..., Operand]:
@@ -55,6 +65,10 @@ def _logical(symbol: str) -> Callable[[Operand, Operand], Operand]:
     return lambda a, b: (f"({mask(a)} {symbol} {mask(b)})", Kind.MASK)
 
 
+def _not(x: Operand) -> Operand:
+    return f"v_not({mask(x)})", Kind.MASK
+
+
 def _clamp(x: Operand, low: Operand | None = None, high: Operand | None = None) -> Operand:
     for bound, name in ((low, "maximum"), (high, "minimum")):
         if bound is not None:
@@ -72,53 +86,71 @@ def _multiple(symbol: str) -> Callable[..., Operand]:
     return combine
 
 
-# aten's name, without its overload.
-POINTWISE: dict[str, Callable[..., Operand]] = {
-    "add": _multiple("+"),
-    "sub": _multiple("-"),
-    "rsub": lambda a, b, alpha=None: _multiple("-")(b, a, alpha),
-    "mul": _infix("*"),
-    "div": _infix("/"),
-    "neg": lambda x: (f"(-{vector(x)})", Kind.VECTOR),
-    "reciprocal": lambda x: (f"(1 / {vector(x)})", Kind.VECTOR),
-    "square": lambda x: integer_power(x, 2),
-    "rsqrt": lambda x: (f"(1 / v_sqrt({vector(x)}))", Kind.VECTOR),
-    "abs": _function("fabs"),
-    "round": _function("rint"),
-    "where": lambda c, a, b: (f"v_select({mask(c)}, {vector(a)}, {vector(b)})", Kind.VECTOR),
-    "clamp": _clamp,
-    "clamp_min": _clamp,
-    "clamp_max": lambda x, high: _clamp(x, None, high),
-    "pow": _function("pow"),
-    "gt": _comparison(">"),
-    "ge": _comparison(">="),
-    "lt": _comparison("<"),
-    "le": _comparison("<="),
-    "eq": _comparison("=="),
-    "ne": _comparison("!="),
-    "logical_and": _logical("&"),
-    "bitwise_and": _logical("&"),
-    "logical_or": _logical("|"),
-    "bitwise_or": _logical("|"),
-    "logical_xor": _logical("^"),
-    "logical_not": lambda x: (f"v_not({mask(x)})", Kind.MASK),
-    "bitwise_not": lambda x: (f"v_not({mask(x)})", Kind.MASK),
-    "isnan": lambda x: (f"v_isnan({vector(x)})", Kind.MASK),
-    "isinf": lambda x: (f"(v_fabs({vector(x)}) == (REAL)INFINITY)", Kind.MASK),
-    "fmod": _function("fmod"),
-    "sgn": _function("sign"),
-    **{
-        name: _function(name)
-        for name in (
-            *("sqrt", "floor", "ceil", "trunc", "lgamma", "sign", "relu", "sigmoid", "maximum", "minimum"),
-            *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "erf", "erfc", "atan2", "hypot"),
-            *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
-        )
-    },
-}
-
-
 def integer_power(x: Operand, exponent: int) -> Operand:
     """x to a small integer power, by multiplication."""
     power = f"v_power({vector(x)}, {abs(exponent)})"
     return (power if exponent >= 0 else f"(1 / {power})"), Kind.VECTOR
+
+
+def _unary(rules: dict[str, Callable[[Operand], Operand]]) -> dict[str, Entrywise]:
+    return {f"{name}.default": Entrywise(("self",), build) for name, build in rules.items()}
+
+
+def _binary(rules: dict[str, Callable[[Operand, Operand], Operand]], *overloads: str) -> dict[str, Entrywise]:
+    return {
+        f"{name}.{overload}": Entrywise(("self", "other"), build)
+        for name, build in rules.items()
+        for overload in overloads
+    }
+
+
+def _named(name: str, overloads: tuple[str, ...], arguments: tuple[str, ...], build: Callable[..., Operand]) -> dict:
+    return {f"{name}.{overload}": Entrywise(arguments, build) for overload in overloads}
+
+
+_SYMBOLS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
+_FUNCTIONS = (
+    *("sqrt", "floor", "ceil", "trunc", "lgamma", "sign", "relu", "sigmoid", "exp", "exp2", "expm1", "log", "log2"),
+    *("log10", "log1p", "erf", "erfc", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh"),
+    *("acosh", "atanh"),
+)
+_SCALARS = ("Tensor", "Scalar")
+
+# aten's name with its overload.
+POINTWISE: dict[str, Entrywise] = {
+    **_named("add", _SCALARS, ("self", "other", "alpha"), _multiple("+")),
+    **_named("sub", _SCALARS, ("self", "other", "alpha"), _multiple("-")),
+    **_named("rsub", _SCALARS, ("other", "self", "alpha"), _multiple("-")),
+    **_binary({"mul": _infix("*"), "div": _infix("/"), "fmod": _function("fmod")}, *_SCALARS),
+    **_binary({"remainder": _function("remainder")}, *_SCALARS, "Scalar_Tensor"),
+    **_binary({name: _comparison(symbol) for name, symbol in _SYMBOLS.items()}, *_SCALARS),
+    **_binary({name: _function(name) for name in ("maximum", "minimum", "atan2", "hypot")}, "default"),
+    **_binary({f"logical_{name}": _logical(c) for name, c in (("and", "&"), ("or", "|"), ("xor", "^"))}, "default"),
+    **_binary({f"bitwise_{name}": _logical(c) for name, c in (("and", "&"), ("or", "|"), ("xor", "^"))}, "Tensor"),
+    **_unary(
+        {
+            **{name: _function(name) for name in _FUNCTIONS},
+            "neg": lambda x: (f"(-{vector(x)})", Kind.VECTOR),
+            "reciprocal": lambda x: (f"(1 / {vector(x)})", Kind.VECTOR),
+            "square": lambda x: integer_power(x, 2),
+            "rsqrt": lambda x: (f"(1 / v_sqrt({vector(x)}))", Kind.VECTOR),
+            "abs": _function("fabs"),
+            "round": _function("rint"),
+            "sgn": _function("sign"),
+            "logical_not": _not,
+            "bitwise_not": _not,
+            "isnan": lambda x: (f"v_isnan({vector(x)})", Kind.MASK),
+            "isinf": lambda x: (f"(v_fabs({vector(x)}) == (REAL)INFINITY)", Kind.MASK),
+        }
+    ),
+    **_named(
+        "where",
+        ("self", "ScalarSelf", "ScalarOther", "Scalar"),
+        ("condition", "self", "other"),
+        lambda c, a, b: (f"v_select({mask(c)}, {vector(a)}, {vector(b)})", Kind.VECTOR),
+    ),
+    **_named("clamp", ("default", "Tensor"), ("self", "min", "max"), _clamp),
+    **_named("clamp_min", ("default", "Tensor"), ("self", "min"), _clamp),
+    **_named("clamp_max", ("default", "Tensor"), ("self", "max"), lambda x, high: _clamp(x, None, high)),
+    **_named("pow", ("Tensor_Tensor", "Tensor_Scalar", "Scalar"), ("self", "exponent"), _function("pow")),
+}

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import ctypes
+import math
+import os
+import threading
 import time
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor
 
-from ..brownian import LevyArea, MrongowiusRoesslerLevyArea, native
+from ..brownian import Increment, LevyArea, Needs, native
 from ..integrators import Integrator
 from ..potentials.base import is_stateful
 from ..sde import BaseSDE
 from . import build
 from .fingerprint import fingerprint
 from .lowering import StepCode, lower
-from .trace import CannotCompile, NoiseInput, noise_inputs, trace_step
+from .trace import CannotCompile, NoiseInput, TracedStep, noise_inputs, trace_step
 from .writer import evaluate
 
 # Two counts of particles that no dimension of a problem is likely to have; steps traced with either must agree.
@@ -34,11 +39,12 @@ _EAGER_CALL, _EAGER_NUMBER, _COMPILING = 40e-6, 2e-9, 1.0
 
 # So few particles run one by one, with vectors along a particle's entries; more run side by side in a vector's lanes.
 _FEW = 4
-_ACCUMULATORS = {True: 64, False: 8}
-# Lets the compiler add up a sum in several parts. NaN and infinity keep their meaning.
-_REORDER = ("-fassociative-math", "-fno-signed-zeros")
+# Takes the pragmas by which the sums of one-by-one steps may be added up in several parts.
+_SIMD = ("-fopenmp-simd",)
 
 _REALS = {torch.float32: ("float", "int32_t", "x##f"), torch.float64: ("double", "int64_t", "x")}
+# Whole numbers that a REAL holds exactly.
+_EXACT = {torch.float32: 2**24, torch.float64: 2**53}
 
 
 class _Run(ctypes.Structure):
@@ -56,6 +62,7 @@ class _Run(ctypes.Structure):
         ("scales", ctypes.c_void_p),
         ("literals", ctypes.c_void_p),
         ("uniforms", ctypes.c_void_p),
+        ("tables", ctypes.c_void_p),
         ("draw", ctypes.c_void_p),
     )
 
@@ -65,38 +72,94 @@ class CompiledSteps:
 
     The numbers are those of the eager step up to rounding, and the same bits whatever the number of threads, the way a
     run is cut into calls or, from five particles on, the batch.
+
+    Attributes:
+        seconds: that it took to get here.
+        seen: nothing that the step reads is hidden from its fingerprint.
+        checks: when it was last held against eager steps.
     """
 
     def __init__(
         self,
         code: StepCode,
         library: ctypes.CDLL,
-        module: fx.GraphModule,
+        traced: TracedStep,
         noise: Sequence[NoiseInput],
         step_size: float,
+        seen: bool,
     ) -> None:
-        self._code, self._library, self._module = code, library, module
+        self._code, self._library, self._traced = code, library, traced
         self._noise, self._step_size = noise, step_size
-        self.seconds = 0.0  # that it took to get here
+        self.seen, self.seconds, self.checks = seen, 0.0, Checks()
+
+    @property
+    def longest_sum(self) -> int:
+        """The most terms that any sum of the step adds up."""
+        return self._code.longest_sum
+
+    def is_current(self) -> bool:
+        """Whether the numbers that the step read out of tensors are still what they were."""
+        return all(torch.equal(_bits(now), _bits(then)) for now, then in self._traced.reads)
 
     def bind(self, like: Tensor, seed: int, first_particle: int, threads: int) -> BoundSteps:
         """Ready to run: what does not depend on the state is computed here, from the parameters as they are now."""
-        literals = torch.tensor(self._code.literals or (0.0,), dtype=like.dtype)
-        uniforms = [tensor.to(like.dtype).contiguous() for tensor in evaluate(self._module, self._code.uniforms)]
-        pointers = (ctypes.c_void_p * max(1, len(uniforms)))(*(tensor.data_ptr() for tensor in uniforms))
+        literals = torch.tensor(self._code.literals or (0.0,), dtype=torch.float64).to(like.dtype)
+        values = evaluate(self._traced.module, (*self._code.uniforms, *self._code.tables))
+        uniforms = [torch.as_tensor(v).to(like.dtype).contiguous() for v in values[: len(self._code.uniforms)]]
+        tables = [v.to(torch.int64).contiguous() for v in values[len(self._code.uniforms) :]]
+        self._check_places(tables, like.dtype)
         scales = torch.tensor([source.scale for source in self._noise], dtype=torch.float64)
         kernel = native.library()
         assert kernel is not None
+        uniform_pointers, table_pointers = _pointers(uniforms), _pointers(tables)
         run = _Run(
             seed=seed,
             first_particle=first_particle,
             step_size=self._step_size,
             scales=scales.data_ptr(),
             literals=literals.data_ptr(),
-            uniforms=ctypes.addressof(pointers),
+            uniforms=ctypes.addressof(uniform_pointers),
+            tables=ctypes.addressof(table_pointers),
             draw=ctypes.cast(kernel.torchsrk_fill_tile, ctypes.c_void_p).value,
         )
-        return BoundSteps(self._library, run, threads, (literals, uniforms, pointers, scales))
+        alive = (literals, uniforms, uniform_pointers, tables, table_pointers, scales)
+        return BoundSteps(self._library, run, threads, alive)
+
+    def _check_places(self, tables: Sequence[Tensor], dtype: torch.dtype) -> None:
+        """No place that reaches C is out of bounds. Eagerly torch itself says which one is."""
+        for number, size, from_the_end in self._code.bounds:
+            places = tables[number]
+            if places.numel() and not -size * from_the_end <= int(places.min()) <= int(places.max()) < size:
+                raise CannotCompile(f"a step indexes out of the bounds of a dimension of size {size}")
+        if any(table.numel() and int(table.abs().max()) > _EXACT[dtype] for table in tables):
+            raise CannotCompile(f"a step in {dtype} reads whole numbers beyond {_EXACT[dtype]}")
+
+
+@dataclass
+class Checks:
+    """When a program was held against eager steps, and what that cost.
+
+    Attributes:
+        sizes: of the blocks of particles that were checked as a whole.
+        at, seconds: when the last check ended, and what it took.
+    """
+
+    sizes: set[int] = field(default_factory=set)
+    at: float = -math.inf
+    seconds: float = 0.0
+
+    def are_due(self, share: float) -> bool:
+        """Whether another check would take no more than a share of the time since the last one."""
+        return (time.perf_counter() - self.at) * share >= self.seconds
+
+
+def _bits(x: Tensor) -> Tensor:
+    """A tensor that equals another's where they are the same to the bit, NaN included."""
+    return x.detach().contiguous().view(torch.uint8) if x.ndim else x.detach().reshape(1).view(torch.uint8)
+
+
+def _pointers(tensors: Sequence[Tensor]) -> Any:
+    return (ctypes.c_void_p * max(1, len(tensors)))(*(tensor.data_ptr() for tensor in tensors))
 
 
 class BoundSteps:
@@ -104,31 +167,127 @@ class BoundSteps:
 
     def __init__(self, library: ctypes.CDLL, run: _Run, threads: int, alive: Any) -> None:
         self._library, self._run, self._threads, self._alive = library, run, threads, alive
+        self._first_particle = int(run.first_particle)
 
-    def advance(self, source: Tensor, out: Tensor, first: int, last: int) -> None:
-        """Write to ``out`` the contiguous states ``source`` (..., dim) of step ``first``, taken to step ``last``."""
+    def advance(self, source: Tensor, out: Tensor, first: int, last: int, row: int = 0) -> None:
+        """Write to ``out`` the contiguous states ``source`` (..., dim) of step ``first``, taken to step ``last``.
+
+        ``row`` is the number of the first of them in the batch.
+        """
         run = self._run
-        run.source, run.out = source.data_ptr(), out.data_ptr()
+        run.source, run.out, run.first_particle = source.data_ptr(), out.data_ptr(), self._first_particle + row
         run.particles, run.steps, run.first_step = source.numel() // source.shape[-1], last - first, first
         work = source.numel() * (last - first)
         threads = min(self._threads, 1 + work // _NUMBERS_PER_THREAD)
         if self._library.torchsrk_run(ctypes.byref(run), threads):
             raise MemoryError("no memory for the workspace of a compiled step")
 
+    def advance_rows(self, x: Tensor, row: int, *, first: int, last: int) -> Tensor:
+        """The same for rows from ``row`` on, as a new tensor."""
+        out = torch.empty_like(x, memory_format=torch.contiguous_format)
+        self.advance(x.contiguous(), out, first, last, row)
+        return out
+
 
 # Steps kept for an SDE. More are seldom asked for in turns, unless the SDE changes with every call.
 _MOST_KEPT = 16
-_COMPILED: WeakKeyDictionary[BaseSDE, dict[Hashable, CompiledSteps]] = WeakKeyDictionary()
 
 
-def compiled_steps(
-    sde: BaseSDE, scheme: Integrator, step_size: float, state: Tensor, brownian: int, levy_area: LevyArea | None = None
-) -> CompiledSteps:
-    """The steps of a scheme on an SDE, for states like ``state``: compiled, unless they were before.
+class _Kept(dict[Hashable, "CompiledSteps | str"]):
+    """The programs of an SDE, or the reasons why there is none; and which was asked for last."""
+
+    last: Hashable = None
+
+
+_COMPILED: WeakKeyDictionary[BaseSDE, _Kept] = WeakKeyDictionary()
+_COMPILING_LOCK = threading.RLock()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is compiled: steps of a scheme on an SDE, for states like ``state``."""
+
+    sde: BaseSDE
+    scheme: Integrator
+    step_size: float
+    state: Tensor
+    brownian: int
+    levy_area: LevyArea
+
+    @property
+    def one_by_one(self) -> bool:
+        return self.state.numel() <= _FEW * self.state.shape[-1]
+
+    def key(self) -> tuple[Hashable, bool]:
+        """What a program depends on, and whether that is all of it."""
+        mark, complete = fingerprint(self.sde, self.scheme, self.levy_area)
+        form = (self.step_size, self.state.shape[-1], self.brownian, self.state.dtype, self.one_by_one)
+        surroundings = (torch.get_default_dtype(), os.environ.get("CC"), os.environ.get("TORCHSRK_CACHE"))
+        return (mark, form, surroundings), complete
+
+
+def compiled_steps(problem: Problem) -> tuple[CompiledSteps, bool]:
+    """The problem's steps, compiled unless they were before; and whether they are other ones than at the last call.
 
     Raises:
-        CannotCompile: the message says why.
+        CannotCompile: the message says why. It is remembered.
     """
+    _check_state(problem.state)
+    with _COMPILING_LOCK:
+        kept = _COMPILED.setdefault(problem.sde, _Kept())
+        key, seen = problem.key()
+        found = kept.get(key)
+        if isinstance(found, str):
+            raise CannotCompile(found)
+        if found is None or not found.is_current():
+            key, found = _remembered(problem, kept)
+        is_other, kept.last = key != kept.last, key
+        return found, is_other
+
+
+def forget(problem: Problem, reason: str | None = None) -> None:
+    """Compile the problem anew at the next call, or never again if there is a reason."""
+    with _COMPILING_LOCK:
+        kept = _COMPILED.setdefault(problem.sde, _Kept())
+        key, _ = problem.key()
+        kept.pop(key, None)
+        kept.last = None
+        if reason is not None:
+            kept[key] = reason
+
+
+def _remembered(problem: Problem, kept: _Kept) -> tuple[Hashable, CompiledSteps]:
+    """A program made now, and the key it is kept under."""
+    start = time.perf_counter()
+    _warm_up(problem)
+    key, seen = problem.key()
+    try:
+        steps = _compile(problem, seen)
+        if problem.key()[0] != key:
+            raise CannotCompile("a step changes the SDE, or what its functions read")
+    except CannotCompile as reason:
+        kept[key] = str(reason)
+        raise
+    steps.seconds = time.perf_counter() - start
+    kept[key] = steps
+    while len(kept) > _MOST_KEPT:
+        del kept[next(iter(kept))]  # the oldest
+    return key, steps
+
+
+def _warm_up(problem: Problem) -> None:
+    """One eager step, so that what the SDE's code keeps for later (a distribution's Cholesky factor, say) is kept with
+    its data: tracing has none."""
+    x = problem.state[:2] if problem.state.ndim > 1 else problem.state
+    W = x.new_zeros(*x.shape[:-1], problem.brownian)
+    needs = problem.scheme.required(problem.sde)
+    H = W if needs is Needs.SPACE_TIME_AREA else None
+    A = W.new_zeros(*W.shape, W.shape[-1]) if needs is Needs.LEVY_AREA else None
+    with torch.no_grad(), suppress(Exception):  # the run itself will raise it again
+        problem.scheme.step(problem.sde, 0.0, x.clone(), Increment(problem.step_size, W, H, A))
+
+
+def _check_state(state: Tensor) -> None:
     if state.device.type != "cpu":
         raise CannotCompile(f"compiled steps run on the CPU and the state is on {state.device}")
     if state.ndim > 2:
@@ -136,18 +295,6 @@ def compiled_steps(
             f"compiled steps take states (particles, dim) and these are {tuple(state.shape)}: flatten the leading "
             "dimensions if the SDE treats all particles alike"
         )
-    start = time.perf_counter()
-    levy_area = MrongowiusRoesslerLevyArea() if levy_area is None else levy_area
-    kept = _COMPILED.setdefault(sde, {})
-    one_by_one = state.numel() <= _FEW * state.shape[-1]
-    form = (state.shape[-1], brownian, state.dtype, one_by_one)
-    key = (type(scheme), repr(scheme), step_size, repr(levy_area), *form, fingerprint(sde))
-    if key not in kept:
-        kept[key] = _compile(sde, scheme, step_size, levy_area, *form)
-        kept[key].seconds = time.perf_counter() - start
-        while len(kept) > _MOST_KEPT:
-            del kept[next(iter(kept))]  # the oldest
-    return kept[key]
 
 
 def compiling_pays(scheme: Integrator, state: Tensor, steps: int) -> bool:
@@ -156,36 +303,35 @@ def compiling_pays(scheme: Integrator, state: Tensor, steps: int) -> bool:
     return gradients * (_EAGER_CALL + _EAGER_NUMBER * state.numel()) > _COMPILING
 
 
-def _compile(
-    sde: BaseSDE,
-    scheme: Integrator,
-    step_size: float,
-    levy_area: LevyArea,
-    dim: int,
-    brownian: int,
-    dtype: torch.dtype,
-    one_by_one: bool,
-) -> CompiledSteps:
+def _compile(problem: Problem, seen: bool) -> CompiledSteps:
     if native.library() is None:
         raise CannotCompile("the noise kernel was not built, for want of a C compiler")
-    if is_stateful(sde):
+    if is_stateful(problem.sde):
         raise CannotCompile("the potential changes with every gradient, as one that draws minibatches does")
-    noise = noise_inputs(sde, scheme, step_size, brownian, levy_area)
+    sde, scheme, h, dim = problem.sde, problem.scheme, problem.step_size, problem.state.shape[-1]
+    dtype, one_by_one = problem.state.dtype, problem.one_by_one
+    noise = noise_inputs(sde, scheme, h, problem.brownian, problem.levy_area)
     if sum(source.components for source in noise) > _MOST_NORMALS:
         raise CannotCompile(f"a step draws more than {_MOST_NORMALS} normals a particle, for its Lévy areas")
-    traced = [trace_step(sde, scheme, step_size, dim, dtype, noise, levy_area, marker) for marker in _MARKERS]
+    traced, codes = [], []
+    for marker in _MARKERS:
+        traced.append(trace_step(sde, scheme, h, dim, dtype, noise, problem.levy_area, marker))
+        codes.append(_lowered(traced[-1], one_by_one))
+    if not codes[0].is_like(codes[1]):
+        raise CannotCompile("a step depends on the number of particles")
+    library = build.load(_program(codes[0], dim, dtype, noise, one_by_one), _SIMD)
+    library.torchsrk_run.argtypes = (ctypes.POINTER(_Run), ctypes.c_int)
+    library.torchsrk_run.restype = ctypes.c_int
+    return CompiledSteps(codes[0], library, traced[0], noise, h, seen)
+
+
+def _lowered(traced: TracedStep, one_by_one: bool) -> StepCode:
     try:
-        codes = [lower(step, _ACCUMULATORS[one_by_one]) for step in traced]
+        return lower(traced, one_by_one)
     except CannotCompile:
         raise
     except Exception as error:  # a graph that this compiler was not made for must not cost the user the run
         raise CannotCompile(f"a step has an unexpected form ({type(error).__name__}: {error})") from error
-    if (codes[0].source, codes[0].literals) != (codes[1].source, codes[1].literals):
-        raise CannotCompile("a step depends on the number of particles")
-    library = build.load(_program(codes[0], dim, dtype, noise, one_by_one), _REORDER if one_by_one else ())
-    library.torchsrk_run.argtypes = (ctypes.POINTER(_Run), ctypes.c_int)
-    library.torchsrk_run.restype = ctypes.c_int
-    return CompiledSteps(codes[0], library, traced[0].module, noise, step_size)
 
 
 def _program(code: StepCode, dim: int, dtype: torch.dtype, noise: Sequence[NoiseInput], one_by_one: bool) -> str:

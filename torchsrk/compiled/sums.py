@@ -4,82 +4,136 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, replace
 
-from torch import fx
+import torch
 
+from .calls import Call
 from .operations import Kind, Operand, number, vector
 from .trace import CannotCompile
 from .writer import Index, Shape, Value, Writer, loops, offset
 
 _PARTIAL_SUMS = 4  # so that an addition need not wait for the one before it
+_ACCUMULATORS = {True: 64, False: 8}  # sums of a matrix product at a time, for particles one by one or side by side
+_BLOCK = 128  # terms added up on their own, so that the rounding of a long sum grows with its blocks and not its terms
 
 
-def _reduction(start: str, update: str) -> Callable[[Writer, fx.Node, Shape], Value]:
-    """A reduction that starts from a vector and takes in term after term: ``{a}`` becomes the C of update."""
+@dataclass(frozen=True)
+class _Reduction:
+    """What starts a reduction, and the C by which ``{a}`` takes in ``{b}``; ``reorders`` is OpenMP's name for what may
+    be added up in any order, by a compiler that otherwise keeps the order it is given."""
 
-    def lower(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-        source = writer.value(node.args[0])
+    start: str
+    update: str
+    reorders: str | None = None
+
+    def loops(self, source: Value, reduced: list[int], own: Index, one_by_one: bool) -> str:
+        """The loops over the reduced dimensions, which leave their result in ``sum[0]``."""
+        sizes = [source.shape[d] or 0 for d in reduced]
+        term = vector(source.operand([f"r{d}" if d in reduced else own[d] for d in range(len(own))]))
+        *outer, last = [(f"r{d}", size) for d, size in zip(reduced, sizes, strict=True)]
+        around = "".join(f"for (int {name} = 0; {name} < {size}; {name}++) " for name, size in outer)
+        name, size = last
+        if size <= _BLOCK:
+            return f"{self._starts()} {around}{self._inner(name, '0', str(size), term, one_by_one)} {self._joins()}"
+        block = (
+            f"for (int from = 0; from < {size}; from += {_BLOCK}) {{ {self._starts()} "
+            f"const int to = from + {_BLOCK} < {size} ? from + {_BLOCK} : {size}; "
+            f"{self._inner(name, 'from', 'to', term, one_by_one)} {self._joins()} "
+            f"{self.update.format(a='total', b='sum[0]')} }}"
+        )
+        return f"V total = {self.start}; {around}{block} V sum[] = {{total}};"
+
+    def _inner(self, name: str, start: str, stop: str, term: str, one_by_one: bool) -> str:
+        head = f"for (int {name} = {start}; {name} < {stop}; {name}++)"
+        if one_by_one:
+            simd = f'_Pragma("omp simd reduction({self.reorders}:part)") ' if self.reorders else ""
+            body = self.update.format(a="part", b=term)
+            return f"{{ V part = {self.start}; {simd}{head} {{ {body} }} {self.update.format(a='sum[0]', b='part')} }}"
+        return f'_Pragma("GCC unroll 16") {head} {self.update.format(a=f"sum[{name} % {_PARTIAL_SUMS}]", b=term)}'
+
+    def _starts(self) -> str:
+        return f"V sum[] = {{{', '.join([self.start] * _PARTIAL_SUMS)}}};"
+
+    def _joins(self) -> str:
+        return " ".join(self.update.format(a="sum[0]", b=f"sum[{i}]") for i in range(1, _PARTIAL_SUMS))
+
+    def __call__(self, writer: Writer, call: Call, shape: Shape) -> Value:
+        source = writer.value(call["self"])
         rank = len(source.shape)
-        reduced = _dims(node, rank)
+        reduced = _dims(call, rank)
         if any(source.shape[d] is None for d in reduced):
             raise CannotCompile("a step mixes its particles: it reduces over the dimension that numbers them")
         if not reduced:
             return source
-        *outer, last = (f"for (int r{d} = 0; r{d} < {source.shape[d]}; r{d}++) " for d in reduced)
-        starts = ", ".join([start] * _PARTIAL_SUMS)
-        joins = " ".join(update.format(a="sum[0]", b=f"sum[{i}]") for i in range(1, _PARTIAL_SUMS))
+        keeps = bool(call.get("keepdim"))
+        writer.longest_sum = max(writer.longest_sum, math.prod(source.shape[d] or 1 for d in reduced))
 
         def fill(name: str) -> str:
             def body(index: Index) -> str:
                 kept = iter(index)
-                keepdim = len(shape) == rank
-                own = [next(kept) if keepdim or d not in reduced else "0" for d in range(rank)]
-                term = vector(source.operand([f"r{d}" if d in reduced else own[d] for d in range(rank)]))
-                return (
-                    f'{{ V sum[] = {{{starts}}}; {"".join(outer)}_Pragma("GCC unroll 16") {last}'
-                    f"{update.format(a=f'sum[r{reduced[-1]} % {_PARTIAL_SUMS}]', b=term)} {joins} "
-                    f"{name}[{offset(shape, index)}] = sum[0]; }}"
-                )
+                own = [next(kept) if keeps or d not in reduced else "0" for d in range(rank)]
+                text = self.loops(source, reduced, own, writer.one_by_one)
+                return f"{{ {text} {name}[{offset(shape, index)}] = sum[0]; }}"
 
             return loops(shape, body)
 
         return writer.array(shape, fill)
 
-    return lower
+
+_SUM = _Reduction("splat(0)", "{a} += {b};", "+")
+_PRODUCT = _Reduction("splat(1)", "{a} *= {b};", "*")
+_LARGEST = _Reduction("splat(-(REAL)INFINITY)", "{a} = v_maximum({b}, {a});")
+_SMALLEST = _Reduction("splat((REAL)INFINITY)", "{a} = v_minimum({b}, {a});")
 
 
-add_up = _reduction("splat(0)", "{a} += {b};")
+def add_up(writer: Writer, call: Call, shape: Shape) -> Value:
+    """A sum: of the step's own numbers, or of conditions, whose count a REAL holds exactly."""
+    dtype, counted = call.node.meta["val"].dtype, call["self"].meta["val"].dtype
+    if dtype != writer.dtype and not (dtype == torch.int64 and counted == torch.bool):
+        raise CannotCompile(f"a step in {writer.dtype} adds up in {dtype}")
+    return _SUM(writer, call, shape)
 
 
-def mean(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    sizes = writer.value(node.args[0]).shape
-    share = writer.literal(1.0 / math.prod(sizes[d] or 1 for d in _dims(node, len(sizes))))
-    total = add_up(writer, node, shape)
-    return Value(shape, Kind.VECTOR, lambda index: f"({total.entry(index)} * {share})")
+def mean(writer: Writer, call: Call, shape: Shape) -> Value:
+    sizes = writer.value(call["self"]).shape
+    total = _SUM(writer, call, shape)
+    entries = math.prod(sizes[d] or 1 for d in _dims(call, len(sizes)))
+    share = writer.literal(1.0 / entries if entries else math.nan)
+    return Value(shape, Kind.VECTOR, lambda index: f"({vector(total.operand(index))} * {share})")
 
 
-def some(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    largest = _reduction("splat(0)", "{a} = v_maximum({b}, {a});")(writer, node, shape)
-    return Value(shape, Kind.MASK, lambda index: f"({largest.entry(index)} != 0)")
+def some(writer: Writer, call: Call, shape: Shape) -> Value:
+    return _condition(_Reduction("splat(0)", "{a} = v_maximum({b}, {a});"), writer, call, shape)
 
 
-def mm(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    a, b = (writer.stored(argument) for argument in node.args)
+def every(writer: Writer, call: Call, shape: Shape) -> Value:
+    return _condition(_Reduction("splat(1)", "{a} = v_minimum({b}, {a});"), writer, call, shape)
+
+
+def _condition(reduction: _Reduction, writer: Writer, call: Call, shape: Shape) -> Value:
+    if call["self"].meta["val"].dtype != torch.bool:  # of a number, 0.5 counts and so does NaN
+        raise CannotCompile(f"{call.node.target} of numbers has no C form here: compare them with 0 first")
+    found = reduction(writer, call, shape)
+    if found.kind is Kind.MASK:
+        return found
+    return replace(found, kind=Kind.MASK, entry=lambda index: f"({found.entry(index)} != 0)")
+
+
+def mm(writer: Writer, call: Call, shape: Shape) -> Value:
+    a, b = writer.stored(call["self"]), writer.stored(call["mat2"])
     return _product(writer, shape, a.shape[-1], lambda i, k: a.operand([i[0], k]), lambda i, k: b.operand([k, i[1]]))
 
 
-def bmm(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    a, b = (writer.stored(argument) for argument in node.args)
+def bmm(writer: Writer, call: Call, shape: Shape) -> Value:
+    a, b = writer.stored(call["self"]), writer.stored(call["mat2"])
     return _product(
         writer, shape, a.shape[-1], lambda i, k: a.operand([i[0], i[1], k]), lambda i, k: b.operand([i[0], k, i[2]])
     )
 
 
-def addmm(writer: Writer, node: fx.Node, shape: Shape) -> Value:
-    if any(node.kwargs.get(key, 1) != 1 for key in ("alpha", "beta")):
-        raise CannotCompile("aten.addmm with factors has no C form here")
-    bias, a, b = writer.value(node.args[0]), writer.stored(node.args[1]), writer.stored(node.args[2])
+def addmm(writer: Writer, call: Call, shape: Shape) -> Value:
+    bias, a, b = writer.stored(call["self"]), writer.stored(call["mat1"]), writer.stored(call["mat2"])
     return _product(
         writer,
         shape,
@@ -101,9 +155,11 @@ def _product(
     """Σ_k left(index, k)·right(index, k), several entries along the last dimension at a time."""
     if terms is None:
         raise CannotCompile("a step mixes its particles: a matrix product sums over them")
+    writer.longest_sum = max(writer.longest_sum, terms)
+    accumulators = _ACCUMULATORS[writer.one_by_one]
     last = max((d for d, size in enumerate(shape) if size is not None), default=-1)
     size = 1 if last < 0 else shape[last] or 1
-    whole = size - size % writer.accumulators
+    whole = size - size % accumulators
 
     def fill(name: str) -> str:
         def block(index: Index, entries: int) -> str:
@@ -119,21 +175,20 @@ def _product(
 
         text = ""
         if whole:
-            ranges = {last: (0, whole, writer.accumulators)}
-            text += loops(shape, lambda index: block(index, writer.accumulators), ranges)
+            ranges = {last: (0, whole, accumulators)}
+            text += loops(shape, lambda index: block(index, accumulators), ranges)
         if size > whole:
-            ranges = {last: (whole, size, writer.accumulators)}
+            ranges = {last: (whole, size, accumulators)}
             text += loops(shape, lambda index: block(index, size - whole), ranges)
         return text
 
     return writer.array(shape, fill)
 
 
-def solve_triangular(writer: Writer, node: fx.Node, shape: Shape) -> Value:
+def solve_triangular(writer: Writer, call: Call, shape: Shape) -> Value:
     """X with A X = B, for A that does not depend on the particles; by substitution."""
-    matrix, right = writer.value(node.args[0]), writer.value(node.args[1])
-    upper, left = node.kwargs.get("upper"), node.kwargs.get("left", True)
-    if not left or None in matrix.shape or shape[-2] is None or node.kwargs.get("unitriangular"):
+    matrix, right, upper = writer.value(call["self"]), writer.stored(call["B"]), call["upper"]
+    if None in matrix.shape or shape[-2] is None:
         raise CannotCompile("aten.linalg_solve_triangular of this form has no C form here")
     size = shape[-2]
 
@@ -159,21 +214,22 @@ def solve_triangular(writer: Writer, node: fx.Node, shape: Shape) -> Value:
     return writer.array(shape, fill)
 
 
-def _dims(node: fx.Node, rank: int) -> list[int]:
-    given: Any = node.args[1] if len(node.args) > 1 else None
+def _dims(call: Call, rank: int) -> list[int]:
+    given = call.get("dim")
     given = [given] if isinstance(given, int) else given
-    return sorted(d % rank for d in given) if given else list(range(rank))
+    return sorted({d % max(1, rank) for d in given} & set(range(rank))) if given else list(range(rank))
 
 
-SUMS: dict[str, Callable[[Writer, fx.Node, Shape], Value]] = {
-    "sum": add_up,
-    "mean": mean,
-    "prod": _reduction("splat(1)", "{a} *= {b};"),
-    "amax": _reduction("splat(-(REAL)INFINITY)", "{a} = v_maximum({b}, {a});"),
-    "amin": _reduction("splat((REAL)INFINITY)", "{a} = v_minimum({b}, {a});"),
-    "any": some,
-    "mm": mm,
-    "bmm": bmm,
-    "addmm": addmm,
-    "linalg_solve_triangular": solve_triangular,
+SUMS: dict[str, Callable[[Writer, Call, Shape], Value]] = {
+    **dict.fromkeys(("sum.default", "sum.dim_IntList"), add_up),
+    **dict.fromkeys(("mean.default", "mean.dim"), mean),
+    **dict.fromkeys(("prod.default", "prod.dim_int"), _PRODUCT),
+    "amax.default": _LARGEST,
+    "amin.default": _SMALLEST,
+    **dict.fromkeys(("any.default", "any.dim", "any.dims"), some),
+    **dict.fromkeys(("all.default", "all.dim", "all.dims"), every),
+    "mm.default": mm,
+    "bmm.default": bmm,
+    "addmm.default": addmm,
+    "linalg_solve_triangular.default": solve_triangular,
 }

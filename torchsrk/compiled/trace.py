@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sys
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
 
 from ..brownian import Increment, LevyArea, Needs, Stream
 from ..integrators import Integrator
@@ -41,10 +46,16 @@ class NoiseInput:
 
 @dataclass(frozen=True)
 class TracedStep:
-    """A step over ``particles`` particles, gradients taken: from state, noise inputs and time to the new state."""
+    """A step over ``particles`` particles, gradients taken: from state, noise inputs and time to the new state.
+
+    Attributes:
+        reads: tensors whose values the step has made Python numbers of, each with a copy of what they were: they are
+            part of the program.
+    """
 
     module: fx.GraphModule
     particles: int
+    reads: tuple[tuple[Tensor, Tensor], ...] = ()
 
 
 def noise_inputs(
@@ -97,15 +108,17 @@ def trace_step(
     from torch.fx.experimental.proxy_tensor import make_fx
 
     needs = scheme.required(sde)
+    watch = _Watch()
 
     def step(x: Tensor, *arguments: Tensor) -> Tensor:
         *drawn, t = arguments
         given = {source.stream: tensor for source, tensor in zip(noise, drawn, strict=True)}
         W, A = given[Stream.INCREMENT], None
-        with torch.no_grad():
+        with torch.no_grad(), watch:
             if needs is Needs.LEVY_AREA:
                 A = levy_area.sample_piece(W, step_size, _Given(given))
-            return scheme.step(sde, t, x, Increment(step_size, W, given.get(Stream.SPACE_TIME_AREA), A))
+            moved = scheme.step(sde, t, x, Increment(step_size, W, given.get(Stream.SPACE_TIME_AREA), A))
+        return watch.invalidated(moved, particles)
 
     decompositions = _decompositions()
 
@@ -117,13 +130,80 @@ def trace_step(
         )
 
     try:
-        with _no_validation():
+        with _TRACING:
             # Twice: gradients are taken first, then writes in place become values.
             module = as_graph(torch.func.functionalize(as_graph(step), remove="mutations_and_views"))
+    except CannotCompile:
+        raise
     except Exception as error:  # the user's function meets tensors without data: anything can come out of it
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise CannotCompile(f"tracing a step failed: {reason}") from error
-    return TracedStep(module, particles)
+        raise CannotCompile(f"tracing a step failed: {_reason(error)}") from error
+    return TracedStep(module, particles, tuple(watch.reads))
+
+
+# torch.fx puts its own methods in the place of nn.Module's while it traces: two at a time would leave one there.
+_TRACING = threading.RLock()
+
+_BY_VALUE = ("GuardOnDataDependentSymNode", "DataDependentOutputException", "DynamicOutputShapeException")
+
+
+def _reason(error: Exception) -> str:
+    if type(error).__name__ in _BY_VALUE:
+        return "what it does depends on values of tensors, by an if, a loop, a mask or a number read out of them"
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+_READS_VALUES = {
+    *("item", "tolist", "numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "__complex__"),
+    *("__format__", "__repr__", "__contains__", "equal", "allclose", "is_nonzero", "_is_all_true", "__dlpack__"),
+}
+_DISTRIBUTIONS = str(Path(torch.distributions.__file__).parent)
+
+
+class _Watch(TorchFunctionMode):
+    """What a trace can't record of a step, noted while it runs.
+
+    A tensor with data may be read as a Python number, which the graph then holds: see TracedStep. And distributions
+    look at what they are given, where a trace has no values to look at: their conditions are taken as met, and the
+    step itself checks them, see ``invalidated``.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[tuple[Tensor, Tensor]] = []
+        self.conditions: list[Tensor] = []
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(function, "__name__", "")
+        if name in ("all", "_is_all_true") and len(args) == 1 and not kwargs and _called_by_a_distribution():
+            if torch._C._functorch.is_functorch_wrapped_tensor(args[0]):
+                raise CannotCompile("a distribution checks its arguments within vmap: make it with validate_args=False")
+            self.conditions.append(args[0])
+            return True
+        if name in _READS_VALUES:
+            values = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor) and _has_data(value)]
+            with _disable_current_modes():  # a copy with data, that is not part of the step
+                self.reads += [(value, value.detach().clone()) for value in values]
+        return function(*args, **(kwargs or {}))
+
+    def invalidated(self, moved: Tensor, particles: int) -> Tensor:
+        """The new states, NaN where a distribution would have raised an error: the run then ends with one."""
+        for condition in self.conditions:
+            others = [d for d, size in enumerate(condition.shape) if size != particles]
+            holds = condition.all(others) if others else condition
+            holds = holds.unsqueeze(-1) if holds.ndim else holds
+            moved = torch.where(holds, moved, math.nan)
+        return moved
+
+
+def _called_by_a_distribution() -> bool:
+    """Whether the operation that is being run was written in torch.distributions."""
+    return sys._getframe(2).f_code.co_filename.startswith(_DISTRIBUTIONS)
+
+
+def _has_data(value: Tensor) -> bool:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return not isinstance(value, FakeTensor) and not torch._C._functorch.is_functorch_wrapped_tensor(value)
 
 
 @cache
@@ -157,15 +237,3 @@ def _layer_norm(
     out = (x - mean) * inverse_deviation
     out = out if weight is None else out * weight
     return (out if bias is None else out + bias), mean, inverse_deviation
-
-
-@contextmanager
-def _no_validation() -> Iterator[None]:
-    """Distributions don't look at the values they are given, as there are none."""
-    distribution: Any = torch.distributions.Distribution
-    defaults = distribution._validate_args, distribution._validate_sample
-    distribution._validate_args, distribution._validate_sample = False, lambda self, value: None
-    try:
-        yield
-    finally:
-        distribution._validate_args, distribution._validate_sample = defaults

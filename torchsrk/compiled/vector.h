@@ -42,6 +42,9 @@ INLINE V v_select(M condition, V yes, V no) { return (V)((condition & (M)yes) | 
 INLINE V v_number(M condition) { return (V)(condition & (M)splat(1)); }
 #endif
 
+/* A place counted from the end, as one from the start. */
+INLINE int64_t from_start(int64_t place, int64_t size) { return place < 0 ? place + size : place; }
+
 /* NaN goes through, as in torch. */
 INLINE V v_maximum(V a, V b) { return v_select((a > b) | (a != a), a, b); }
 INLINE V v_minimum(V a, V b) { return v_select((a < b) | (a != a), a, b); }
@@ -86,6 +89,12 @@ BY_LANE(trunc)
 BY_LANE(rint)
 BY_LANE(lgamma)
 BY_LANE_2(fmod)
+/* With the divisor's sign. */
+INLINE V v_remainder(V a, V b)
+{
+    const V rest = v_fmod(a, b);
+    return v_select((rest != 0) & ((rest < 0) ^ (b < 0)), rest + b, rest);
+}
 
 #if defined(VECTOR_MATH) && defined(ONE_BY_ONE)
 /* glibc has vectors of these: say so, and loops that call them become vectors too. */

@@ -7,7 +7,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,11 +24,18 @@ _ARRAY_ENTRY = re.compile(r"(t\d+|x|n\d+)\[[^\[]*\]|t")
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor: its shape, and the C expression of its entry at an index. The particles' own index is not used."""
+    """A tensor: its shape, and the C expression of its entry at an index. The particles' own index is not used.
+
+    Attributes:
+        cost: how many operations the expression holds: what is long is stored, so that texts don't grow without end.
+        table: the number of the table that a tensor of places is read from.
+    """
 
     shape: Shape
     kind: Kind
     entry: Callable[[Index], str]
+    cost: int = 0
+    table: int | None = None
 
     def operand(self, index: Index) -> Operand:
         """The entry that broadcasting puts at an index of a larger tensor."""
@@ -37,7 +44,11 @@ class Value:
 
     def moved(self, shape: Shape, source: Callable[[Index], Index]) -> Value:
         """A tensor of another shape whose entry at an index is this one's at ``source(index)``."""
-        return Value(shape, self.kind, lambda index: self.entry(source(index)))
+        return replace(self, shape=shape, entry=lambda index: self.entry(source(index)))
+
+    def broadcast(self, shape: Shape) -> Value:
+        """The same tensor, expanded to a larger shape."""
+        return replace(self, shape=shape, entry=lambda index: self.operand(index)[0])
 
 
 @dataclass(frozen=True)
@@ -51,18 +62,23 @@ class Writer:
     """Collects a step's statements, the numbers they read and the tensors that torch computes for them.
 
     Attributes:
-        accumulators: sums of a matrix product to keep at a time.
+        one_by_one: particles run one at a time, with vectors along their entries.
         literals: the numbers in the graph, step size included: read at run time, so that they don't make a new program.
         uniforms: nodes of the graph that torch computes before a run.
+        tables: those that are places in a tensor.
+        bounds: (table, size, whether it may count from the end): what its places must lie within.
+        longest_sum: the most terms that any sum of the step adds up.
     """
 
-    def __init__(self, traced: TracedStep, accumulators: int) -> None:
-        self.traced, self.accumulators = traced, accumulators
+    def __init__(self, traced: TracedStep, one_by_one: bool) -> None:
+        self.traced, self.one_by_one = traced, one_by_one
         self.dtype: torch.dtype = next(iter(traced.module.graph.nodes)).meta["val"].dtype
         self.literals: list[float] = []
         self.uniforms: list[fx.Node] = []
+        self.tables: list[fx.Node] = []
+        self.bounds: list[tuple[int, int, bool]] = []
+        self.longest_sum = 1
         self.values: dict[fx.Node, Value | list[Value]] = {}
-        self._tables: list[str] = []
         self._statements: list[_Statement] = []
         self._numbers = itertools.count()
 
@@ -80,7 +96,7 @@ class Writer:
     def value(self, argument: Any) -> Value:
         """An argument of an operation: a tensor made by the step, one made before the run, or a number."""
         if not isinstance(argument, fx.Node):
-            if isinstance(argument, bool) or not isinstance(argument, (int, float)):
+            if not isinstance(argument, (int, float)):
                 raise CannotCompile(f"a step uses {type(argument).__name__} {argument!r} as a number")
             return self.constant(argument, ())
         if argument not in self.values:
@@ -92,7 +108,7 @@ class Writer:
     def stored(self, argument: Any) -> Value:
         """The same, in an array: for what is read more than once."""
         value = self.value(argument)
-        return value if value.kind is Kind.NUMBER else self.store(value)
+        return value if value.kind in (Kind.NUMBER, Kind.PLACE) else self.store(value)
 
     def constant(self, value: float, shape: Shape) -> Value:
         """A tensor of one number."""
@@ -104,23 +120,37 @@ class Writer:
         self.literals.append(float(value))
         return f"c[{len(self.literals) - 1}]"
 
+    def places(self, argument: Any, size: int, from_the_end: bool = True) -> Value:
+        """An argument that picks entries of a dimension of ``size``, as places from 0 on.
+
+        They are read at every run, and their bounds checked then: see ``bounds``.
+        """
+        value = self.value(argument)
+        if value.kind is not Kind.PLACE or value.table is None:
+            raise CannotCompile("a step indexes by places that it computes itself")
+        self.bounds.append((value.table, size, from_the_end))
+        if not from_the_end:
+            return value
+        return replace(value, entry=lambda index: f"from_start({value.entry(index)}, {size})")
+
     def _uniform(self, node: fx.Node) -> Value:
-        dtype, shape = node.meta["val"].dtype, self.shape(node)
-        if dtype in (torch.int64, torch.int32):
-            return self._table(node, shape)
-        if dtype not in (self.dtype, torch.bool):
-            raise CannotCompile(f"a step in {self.dtype} reads a tensor of {dtype}")
+        value, shape = node.meta["val"], self.shape(node)
+        if isinstance(value, Tensor):
+            if value.dtype in (torch.int64, torch.int32):
+                return self._table(node, shape)
+            # A tensor without dimensions takes the dtype of what it meets.
+            converts = value.dtype == torch.bool or (value.dtype.is_floating_point and not shape)
+            if value.dtype != self.dtype and not converts:
+                raise CannotCompile(f"a step in {self.dtype} reads a tensor of {value.dtype}")
         self.uniforms.append(node)
         place = len(self.uniforms) - 1
         return Value(shape, Kind.NUMBER, lambda index: f"p[{place}][{offset(shape, index)}]")
 
     def _table(self, node: fx.Node, shape: Shape) -> Value:
-        """Places in a tensor: part of the program, as they say what it does."""
-        (places,) = evaluate(self.traced.module, (node,))
-        name = f"table{len(self._tables)}"
-        entries = ", ".join(map(str, places.flatten().tolist()))
-        self._tables.append(f"static const int {name}[] = {{{entries}}};\n")
-        return Value(shape, Kind.PLACE, lambda index: f"{name}[{offset(shape, index)}]")
+        """Whole numbers: places in a tensor, as a rule."""
+        self.tables.append(node)
+        number = len(self.tables) - 1
+        return Value(shape, Kind.PLACE, lambda index: f"q[{number}][{offset(shape, index)}]", table=number)
 
     # ------------------------------------------------------------------------------------------------- writing
 
@@ -152,10 +182,6 @@ class Writer:
     def write(self, text: str) -> None:
         """A statement that fills no array."""
         self._statements.append(_Statement(text, None, 0))
-
-    def tables(self) -> str:
-        """The tables that the statements read."""
-        return "".join(self._tables)
 
     def assemble(self) -> tuple[str, int]:
         """All statements, with storage handed out so that arrays whose last reader is past share it, and its size."""
@@ -212,16 +238,8 @@ def offset(shape: Shape, index: Index) -> str:
     return " + ".join(terms) or "0"
 
 
-def operation_name(node: fx.Node) -> str | None:
-    """aten's name of the operation, without its overload; None if it is not one of aten's."""
-    target = node.target
-    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
-        return None
-    return target._schema.name.removeprefix("aten::")
-
-
-def evaluate(module: fx.GraphModule, nodes: Iterable[fx.Node]) -> list[Tensor]:
-    """The tensors of nodes that depend on no input, with the parameters as they are now."""
+def evaluate(module: fx.GraphModule, nodes: Iterable[fx.Node]) -> list[Any]:
+    """The tensors and numbers of nodes that depend on no input, with the parameters as they are now."""
     known: dict[fx.Node, Any] = {}
 
     def value(node: fx.Node) -> Any:

@@ -1,0 +1,58 @@
+"""An operation of a graph and its arguments, by the names its schema gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+# What says where a result is kept, and of which dtype it is: not its values, and the dtype is the result's own.
+_LAYOUT = {"memory_format", "layout", "device", "pin_memory", "non_blocking", "implicit", "dtype"}
+
+
+class Call:
+    """One call of one of aten's operations.
+
+    A rule reads the arguments it understands. Those that it does not read must be at their defaults, so that no
+    overload and no option is ever dropped without a word: see ``unread``.
+    """
+
+    def __init__(self, node: fx.Node) -> None:
+        schema = node.target._schema  # type: ignore[union-attr]
+        self.node = node
+        self._given = {
+            **dict(zip((argument.name for argument in schema.arguments), node.args, strict=False)),
+            **node.kwargs,
+        }
+        self._defaults = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
+        self._read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self._read.add(name)
+        return self._given[name] if name in self._given else self._defaults[name]
+
+    def get(self, name: str) -> Any:
+        """The argument, or None where this overload has none of that name."""
+        return self[name] if name in self._given or name in self._defaults else None
+
+    def unread(self) -> list[str]:
+        """The arguments that differ from their defaults and that nobody has read."""
+        return [
+            f"{name}={value}"
+            for name, value in self._given.items()
+            if name not in self._read and name not in _LAYOUT and not self._is_default(name, value)
+        ]
+
+    def _is_default(self, name: str, value: Any) -> bool:
+        if name not in self._defaults or isinstance(value, fx.Node):
+            return False
+        return bool(value == self._defaults[name])
+
+
+def operation_name(node: fx.Node) -> str | None:
+    """aten's name of the operation with its overload, such as "add.Tensor"; None if it is not one of aten's."""
+    target = node.target
+    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
+        return None
+    return f"{target._schema.name.removeprefix('aten::')}.{target._overloadname}"

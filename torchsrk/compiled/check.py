@@ -1,0 +1,177 @@
+"""Compiled steps beside eager ones, at the start of a run: a wrong program must not get as far as the user.
+
+A few particles make two steps both ways, from their own states and from states moved about them, with the same noise.
+They may differ by rounding, and no more. How much that is depends on the step: a second eager step, from states moved
+by an ulp, tells most of it. Where that does not explain a difference, the eager step is made again with the result of
+every single operation moved by an ulp, a few times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..brownian import Stream, fill_normal
+
+_STEPS = 2  # from 0, say, where a wrong sign does not show, the first one leads away
+_FIRST_ROWS = 16  # at least a tile: its lanes are all looked at
+_ULPS, _TIMES_NOISE, _JOLTS = 32.0, 16.0, 6
+
+
+class EagerSteps(Protocol):
+    """The plain steps of a run."""
+
+    def advance(self, x: Tensor, row: int, *, first: int, last: int) -> Tensor:
+        """Rows of the state from ``row`` on, from step ``first`` to step ``last``."""
+
+    def advance_copies(self, x: Tensor, spans: Sequence[range], *, first: int, last: int) -> Tensor:
+        """Copies (copies, rows, dim) of the rows in ``spans``, each with the noise of its row."""
+
+
+class CompiledRows(Protocol):
+    """The compiled steps of a run, on any of its rows."""
+
+    def advance_rows(self, x: Tensor, row: int, *, first: int, last: int) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where a compiled step is not the eager one."""
+
+    particle: int
+    entry: int
+    eager: float
+    compiled: float
+    rounding: float
+
+    def __str__(self) -> str:
+        return (
+            f"entry {self.entry} of particle {self.particle} comes out as {self.compiled:.9g}, and eagerly as "
+            f"{self.eager:.9g}, of which rounding explains {self.rounding:.1e}"
+        )
+
+
+def check_rows(
+    eager: EagerSteps, compiled: CompiledRows, state: Tensor, first_step: int, longest_sum: int
+) -> Difference | None:
+    """Two steps of the first particles, one in the middle and the last, from where they are and from about there."""
+    rows = len(state)
+    spans = [range(min(rows, _FIRST_ROWS))]
+    spans += [range(row, row + 1) for row in sorted({rows // 2, rows - 1}) if row >= _FIRST_ROWS]
+    steps = {"first": first_step, "last": first_step + _STEPS}
+    here = torch.cat([state[span.start : span.stop] for span in spans])
+    starts = torch.stack((here, _about(here)))
+    try:
+        return _compare_copies(eager, compiled, starts, spans, steps, longest_sum)
+    except Exception:  # a density need not be defined about there: where the particles are, an error is the run's own
+        return _compare_copies(eager, compiled, starts[:1], spans, steps, longest_sum)
+
+
+def check_block(
+    eager: EagerSteps, compiled: CompiledRows, x: Tensor, row: int, first_step: int, longest_sum: int
+) -> Difference | None:
+    """One step of a whole block of particles, just as an eager run would make it: its size may matter, too."""
+    step = {"first": first_step, "last": first_step + 1}
+    found = compiled.advance_rows(x, row, **step)
+
+    def again(start: Tensor) -> Tensor:
+        return eager.advance(start, row, **step)
+
+    return _compare(again, x, found, longest_sum, range(row, row + (len(x) if x.ndim > 1 else 1)))
+
+
+def _compare_copies(
+    eager: EagerSteps,
+    compiled: CompiledRows,
+    starts: Tensor,
+    spans: Sequence[range],
+    steps: dict[str, int],
+    longest_sum: int,
+) -> Difference | None:
+    ends, parts = 0, []
+    for span in spans:
+        own = slice(ends, ends + len(span))
+        parts.append(torch.stack([compiled.advance_rows(copy[own], span.start, **steps) for copy in starts]))
+        ends += len(span)
+
+    def again(start: Tensor) -> Tensor:
+        return eager.advance_copies(start, spans, **steps)
+
+    return _compare(again, starts, torch.cat(parts, 1), longest_sum, [row for span in spans for row in span])
+
+
+def _compare(again: Any, start: Tensor, compiled: Tensor, longest_sum: int, rows: Sequence[int]) -> Difference | None:
+    """The largest difference of compiled states from ``again(start)``, if rounding can't explain it."""
+    plain, moved = again(start), again(_moved_by_an_ulp(start))
+    eps = torch.finfo(start.dtype).eps
+    ulps = _ULPS + math.sqrt(longest_sum)
+    explained = ulps * (eps * (plain.abs() + start.abs()) + (moved - plain).abs())
+    if _is_explained(plain, compiled, explained).all():
+        return None
+    explained = torch.maximum(explained, ulps / _ULPS * _TIMES_NOISE * _noise_of_operations(again, start, plain))
+    wrong = ~_is_explained(plain, compiled, explained)
+    if not wrong.any():
+        return None
+    excess = torch.where(wrong, (compiled - plain).abs().nan_to_num(math.inf, math.inf), -1.0)
+    worst = int(excess.argmax())
+    row, entry = divmod(worst, start.shape[-1])
+    values = (float(tensor.flatten()[worst]) for tensor in (plain, compiled, explained))
+    return Difference(rows[row % len(rows)], entry, *values)
+
+
+def _is_explained(plain: Tensor, compiled: Tensor, rounding: Tensor) -> Tensor:
+    """Close enough, or not finite in both; and where rounding itself decides between the two, either will do."""
+    same = (compiled - plain).abs() <= rounding
+    both = ~plain.isfinite() & ~compiled.isfinite()
+    return same | both | ~rounding.isfinite()
+
+
+def _about(x: Tensor) -> Tensor:
+    """States about given ones, far enough that a wrong term shows."""
+    jitter = fill_normal(torch.empty(x.shape, dtype=x.dtype), seed=0, stream=Stream.CHECK)
+    return x + jitter * (1.0 + 0.5 * x.abs())
+
+
+def _moved_by_an_ulp(x: Tensor) -> Tensor:
+    side = torch.where(torch.arange(x.shape[-1]) % 2 == 0, 1.0, -1.0).to(x.dtype)
+    return x + torch.finfo(x.dtype).eps * side * x.abs().clamp_min(torch.finfo(x.dtype).tiny)
+
+
+def _noise_of_operations(again: Any, start: Tensor, plain: Tensor) -> Tensor:
+    """How far a step moves when each of its operations rounds otherwise."""
+    largest = torch.zeros_like(plain)
+    for number in range(_JOLTS):
+        with _Jolted(number):
+            moved = again(start)
+        off = (moved - plain).abs()
+        agree = ~moved.isfinite() & ~plain.isfinite()
+        largest = torch.maximum(largest, torch.where(agree, 0.0, off.nan_to_num(math.inf, math.inf)))
+    return largest
+
+
+class _Jolted(TorchDispatchMode):
+    """Every floating result of an operation moved by up to an ulp, at random."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        results = function(*args, **(kwargs or {}))
+        returns = function._schema.returns
+        for result, declared in zip(results if len(returns) > 1 else (results,), returns, strict=False):
+            alias = declared.alias_info
+            is_view = alias is not None and not alias.is_write
+            if isinstance(result, Tensor) and result.is_floating_point() and not is_view:
+                self._jolt(result)
+        return results
+
+    def _jolt(self, x: Tensor) -> None:
+        side = torch.rand(x.shape, dtype=x.dtype, generator=self._generator).mul_(2.0).sub_(1.0)
+        x.copy_(torch.addcmul(x, x, side, value=torch.finfo(x.dtype).eps))

@@ -1,0 +1,78 @@
+"""Compiled steps that were held against eager ones before a run takes them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from .check import Difference, EagerSteps, check_block, check_rows
+from .steps import BoundSteps, CompiledSteps, Problem, compiled_steps, forget
+from .trace import CannotCompile
+
+_SHARE = 0.02  # of the time since the last check that another one may take, where nothing is known to have changed
+
+
+def checked_steps(
+    problem: Problem,
+    eager: EagerSteps,
+    blocks: Sequence[range],
+    *,
+    seed: int,
+    first_particle: int,
+    first_step: int,
+    threads: int,
+) -> tuple[BoundSteps, CompiledSteps]:
+    """The problem's steps, compiled and ready to run.
+
+    A program that is new, that another one was used before, or whose fingerprint can't see all it reads is checked at
+    every call; any other one as often as leaves the checks a small share of the time. One that fails is made anew.
+
+    Args:
+        blocks: the rows of the state that an eager run would advance together.
+
+    Raises:
+        CannotCompile: the message says why.
+    """
+    difference: Difference | None = None
+    for _ in range(2):
+        steps, is_other = compiled_steps(problem)
+        bound = steps.bind(problem.state, seed, first_particle, threads)
+        difference = _difference(problem, steps, bound, eager, blocks, first_step, is_other)
+        if difference is None:
+            return bound, steps
+        forget(problem)
+    reason = f"the compiled step differs from the eager one: {difference}"
+    forget(problem, reason)
+    raise CannotCompile(reason)
+
+
+def _difference(
+    problem: Problem,
+    steps: CompiledSteps,
+    bound: BoundSteps,
+    eager: EagerSteps,
+    blocks: Sequence[range],
+    first_step: int,
+    is_other: bool,
+) -> Difference | None:
+    state, checks = problem.state, steps.checks
+    if is_other:
+        checks.sizes.clear()
+    # One block of every size; a state without a batch is one of its own kind.
+    sizes = {len(rows) if state.ndim > 1 else 0: rows for rows in blocks}
+    found = None
+    for size, rows in sizes.items():
+        if size not in checks.sizes:
+            x = state[rows.start : rows.stop] if state.ndim > 1 else state
+            found = check_block(eager, bound, x, rows.start, first_step, steps.longest_sum)
+            if found is not None:
+                return found
+    if is_other or not steps.seen or checks.are_due(_SHARE):
+        start = time.perf_counter()
+        rows_of_state = state if state.ndim > 1 else state.unsqueeze(0)
+        found = check_rows(eager, bound, rows_of_state, first_step, steps.longest_sum)
+        checks.at = time.perf_counter()
+        checks.seconds = checks.at - start
+    if found is None:
+        checks.sizes |= sizes.keys()
+    return found

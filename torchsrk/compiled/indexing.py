@@ -1,0 +1,131 @@
+"""Entries picked and written by tensors of places: indexing, gather, scatter.
+
+Places are tensors that don't depend on the state. They are read at every run, and one out of bounds makes the run an
+eager one, in which torch itself says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import fx
+
+from .calls import Call
+from .moves import Rule, overwrite, own
+from .trace import CannotCompile
+from .writer import Index, Shape, Value, Writer
+
+
+def gather(writer: Writer, call: Call, shape: Shape) -> Value:
+    source, dim = writer.stored(call["self"]), call["dim"] % max(1, len(shape))
+    call["sparse_grad"]
+    at = _along(writer, call, source.shape, dim)
+    return source.moved(shape, at)
+
+
+def index_select(writer: Writer, call: Call, shape: Shape) -> Value:
+    source, dim = writer.stored(call["self"]), call["dim"] % len(shape)
+    places = writer.places(call["index"], own(source.shape[dim]), from_the_end=False)
+    return source.moved(shape, lambda i: [*i[:dim], _line(places, i[dim]), *i[dim + 1 :]])
+
+
+def index_add(writer: Writer, call: Call, shape: Shape) -> Value:
+    dim, whole, part = call["dim"] % len(shape), writer.value(call["self"]), writer.value(call["source"])
+    places = writer.places(call["index"], own(shape[dim]), from_the_end=False)
+    return overwrite(writer, whole, part, shape, lambda i: [*i[:dim], _line(places, i[dim]), *i[dim + 1 :]], adds=True)
+
+
+def _line(places: Value, at: str) -> str:
+    """The place at a place of a line of them, which may be a single one."""
+    return places.operand([at])[0]
+
+
+def scatter(writer: Writer, call: Call, shape: Shape) -> Value:
+    return _scattered(writer, call, shape, writer.value(call["src"]), adds=False)
+
+
+def scatter_value(writer: Writer, call: Call, shape: Shape) -> Value:
+    return _scattered(writer, call, shape, writer.value(call["value"]), adds=False)
+
+
+def scatter_add(writer: Writer, call: Call, shape: Shape) -> Value:
+    return _scattered(writer, call, shape, writer.value(call["src"]), adds=True)
+
+
+def _scattered(writer: Writer, call: Call, shape: Shape, part: Value, adds: bool) -> Value:
+    whole, dim = writer.value(call["self"]), call["dim"] % max(1, len(shape))
+    to = _along(writer, call, shape, dim)
+    # The index says how much of the part is written: it may be smaller. A single number is written everywhere.
+    region = writer.shape(call["index"])
+    part = part.moved(region, lambda index: index) if part.shape else part.broadcast(region)
+    return overwrite(writer, whole, part, shape, to, adds)
+
+
+def _along(writer: Writer, call: Call, shape: Shape, dim: int) -> Callable[[Index], Index]:
+    """An index with the place that gather's or scatter's index has there, in one dimension of a tensor."""
+    index = call["index"]
+    places = writer.places(index, own(shape[dim]) if shape else 1, from_the_end=False)
+    rows = zip(writer.shape(index), shape, strict=True)
+    if any((here is None) != (there is None) for d, (here, there) in enumerate(rows) if d != dim):
+        raise CannotCompile("a step picks or joins particles")
+    return lambda i: [places.entry(i) if d == dim else a for d, a in enumerate(i)]
+
+
+@dataclass(frozen=True)
+class _Indexed:
+    """``tensor[indices]``: the result's shape, and from an index of the result to one of the tensor."""
+
+    shape: Shape
+    source: Callable[[Index], Index]
+
+
+def _indexed(writer: Writer, indices: list[fx.Node | None], shape: Shape) -> _Indexed:
+    """As in numpy: the places' dimensions stand where those that they pick stood, or in front if those are apart."""
+    for index in indices:
+        if index is not None and index.meta["val"].dtype not in (torch.int64, torch.int32):
+            raise CannotCompile("a step indexes by a mask")
+    picked = [d for d, index in enumerate(indices) if index is not None]
+    places = {d: writer.places(indices[d], own(shape[d])) for d in picked}
+    sizes = _broadcast([value.shape for value in places.values()])
+    together = picked == list(range(picked[0], picked[-1] + 1))
+    first = picked[0] if together else 0
+    rest = [size for d, size in enumerate(shape) if d not in places]
+    result = (*rest[:first], *sizes, *rest[first:])
+
+    def source(index: Index) -> Index:
+        own_places = index[first : first + len(sizes)]
+        others = iter([*index[:first], *index[first + len(sizes) :]])
+        return [places[d].operand(own_places)[0] if d in places else next(others) for d in range(len(shape))]
+
+    return _Indexed(result, source)
+
+
+def _broadcast(shapes: list[Shape]) -> Shape:
+    if any(None in shape for shape in shapes):
+        raise CannotCompile("a step picks or joins particles")
+    return tuple(torch.broadcast_shapes(*shapes))
+
+
+def index_tensor(writer: Writer, call: Call, shape: Shape) -> Value:
+    source = writer.stored(call["self"])
+    return source.moved(shape, _indexed(writer, call["indices"], source.shape).source)
+
+
+def index_put(writer: Writer, call: Call, shape: Shape) -> Value:
+    whole, values = writer.value(call["self"]), writer.value(call["values"])
+    region = _indexed(writer, call["indices"], shape)
+    return overwrite(writer, whole, values.broadcast(region.shape), shape, region.source, bool(call["accumulate"]))
+
+
+INDEXING: dict[str, Rule] = {
+    "gather.default": gather,
+    "index_select.default": index_select,
+    "index_add.default": index_add,
+    **dict.fromkeys(("index.Tensor", "_unsafe_index.Tensor"), index_tensor),
+    **dict.fromkeys(("index_put.default", "_unsafe_index_put.default"), index_put),
+    "scatter.src": scatter,
+    "scatter.value": scatter_value,
+    "scatter_add.default": scatter_add,
+}
