@@ -89,7 +89,8 @@ def _compile(source: str, flags: tuple[str, ...], library: Path) -> None:
                     file.write(hashlib.sha256(made.read_bytes()).digest())
                 os.replace(made, library)
                 return
-            message = outcome.stderr.strip().splitlines()[0] if outcome.stderr.strip() else "no message"
+            lines = outcome.stderr.strip().splitlines() or ["no message"]
+            message = next((line for line in lines if "error" in line), lines[0])
         raise CannotCompile(f"the C compiler {_compiler()[0]} failed: {message}")
 
 

@@ -134,6 +134,11 @@ class _Reader:
     def partial(self, value: functools.partial) -> Hashable:
         return self.mark(value.func), self.mark(value.args), self.mark(value.keywords), self.mark(vars(value))
 
+    def cached(self, value: Any) -> Hashable:
+        """A function whose results functools keeps: which ones can't be seen."""
+        self.complete = False
+        return self.mark(value.__wrapped__)
+
     def cell(self, value: CellType) -> Hashable:
         try:
             return "cell", self.mark(value.cell_contents)
@@ -222,6 +227,7 @@ _READERS: tuple[tuple[Any, Callable[[_Reader, Any], Hashable]], ...] = (
     ((np.ndarray,), _Reader.numbers),
     ((array.array, bytearray, memoryview), _Reader.buffer),
     ((BuiltinFunctionType,), _Reader.builtin),
+    ((functools._lru_cache_wrapper,), _Reader.cached),
     ((CellType,), _Reader.cell),
     ((staticmethod, classmethod), _Reader.wrapper),
     ((property,), _Reader.property),

@@ -92,8 +92,8 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
     unpacked = "".join(f"    const V *restrict const {name} = noise[{k}];\n" for k, name in enumerate(noise))
     unused = "".join(f"(void){name}, " for name in (*noise, "t", "c", "p", "q"))
     source = f"\n{_SIGNATURE}{{\n{unpacked}    {unused}(void)work;\n{statements}}}\n"
-    literals, uniforms, tables, bounds = map(tuple, (writer.literals, writer.uniforms, writer.tables, writer.bounds))
-    return StepCode(source, workspace, literals, uniforms, tables, bounds, writer.longest_sum)
+    reads = tuple(writer.literals), tuple(writer.uniforms), tuple(writer.tables), tuple(writer.bounds)
+    return StepCode(source, workspace, *reads, writer.longest_sum)
 
 
 def _cut_shapes(graph: fx.Graph) -> None:
@@ -170,9 +170,8 @@ def _constant(writer: Writer, node: fx.Node, shape: Shape) -> Value:
         return writer.value(fill).broadcast(shape)
     if dtype not in (writer.dtype, torch.bool, torch.int64):
         raise CannotCompile(f"a step in {writer.dtype} makes a tensor of {dtype}")
-    exact = (
-        torch.tensor(fill).to(dtype).item()
-    )  # as torch rounds it: 0.7 is 0 in whole numbers, and true as a condition
+    # As torch has it: 0.7 is 0 as a whole number, and true as a condition.
+    exact = torch.tensor(fill).to(dtype).item()
     if dtype == torch.int64 and abs(exact) > _LARGEST_WHOLE:
         raise CannotCompile(f"a step uses the whole number {exact}")
     return writer.constant(exact, shape)

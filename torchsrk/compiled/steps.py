@@ -235,7 +235,7 @@ def compiled_steps(problem: Problem) -> tuple[CompiledSteps, bool]:
     _check_state(problem.state)
     with _COMPILING_LOCK:
         kept = _COMPILED.setdefault(problem.sde, _Kept())
-        key, seen = problem.key()
+        key, _ = problem.key()
         found = kept.get(key)
         if isinstance(found, str):
             raise CannotCompile(found)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 from ..brownian import Increment, LevyArea, Needs, Stream
@@ -114,7 +116,7 @@ def trace_step(
         *drawn, t = arguments
         given = {source.stream: tensor for source, tensor in zip(noise, drawn, strict=True)}
         W, A = given[Stream.INCREMENT], None
-        with torch.no_grad(), watch:
+        with torch.no_grad(), watch, _Limit():
             if needs is Needs.LEVY_AREA:
                 A = levy_area.sample_piece(W, step_size, _Given(given))
             moved = scheme.step(sde, t, x, Increment(step_size, W, given.get(Stream.SPACE_TIME_AREA), A))
@@ -130,7 +132,7 @@ def trace_step(
         )
 
     try:
-        with _TRACING:
+        with _TRACING, _quietly():
             # Twice: gradients are taken first, then writes in place become values.
             module = as_graph(torch.func.functionalize(as_graph(step), remove="mutations_and_views"))
     except CannotCompile:
@@ -142,6 +144,42 @@ def trace_step(
 
 # torch.fx puts its own methods in the place of nn.Module's while it traces: two at a time would leave one there.
 _TRACING = threading.RLock()
+
+# A loop over particles or over a long series makes so many that compiling what comes out would not end.
+_MOST_OPERATIONS = 20_000
+
+
+class _Limit(TorchDispatchMode):
+    """Ends a trace that grows without bound."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._operations = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._operations += 1
+        if self._operations > _MOST_OPERATIONS:
+            raise CannotCompile(f"a step makes more than {_MOST_OPERATIONS} operations, as a loop over particles does")
+        return function(*args, **(kwargs or {}))
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Within: what torch's tracing logs in this thread is not shown. It ends up in the reason that is given."""
+    thread = threading.get_ident()
+
+    def is_not_ours(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    loggers = [logging.getLogger(name) for name in ("torch._subclasses.fake_tensor", "torch.fx.experimental")]
+    for logger in loggers:
+        logger.addFilter(is_not_ours)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(is_not_ours)
+
 
 _BY_VALUE = ("GuardOnDataDependentSymNode", "DataDependentOutputException", "DynamicOutputShapeException")
 
