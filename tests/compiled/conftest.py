@@ -1,6 +1,11 @@
 """Compiled steps of the tests go to a folder of their own, so that every run compiles anew."""
 
+import sys
+from pathlib import Path
+
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent / "scripts"))  # where the fuzzer is
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,0 +1,1 @@
+"""Random programs for ``scripts/fuzz_compiled.py``."""
