@@ -15,7 +15,7 @@ import itertools
 import os
 import sys
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from enum import Enum
 from pathlib import PurePath
@@ -27,6 +27,8 @@ import torch
 from torch import Tensor
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...), range, slice, np.generic, PurePath)
+_SIMPLE = {int, str, bool, bytes, type(None)}
+_DICTS = {dict, OrderedDict}
 _SETTLED_VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 # Code that does not change under a running program, and reads nothing that does.
 _SETTLED = {"torch", "torchsrk", "numpy", "scipy", "math", "cmath", "operator", "functools", "itertools", "typing"} | {
@@ -78,13 +80,12 @@ class _Reader:
         self._held: list[Any] = []  # so that no id is used twice within one reading
 
     def mark(self, value: Any) -> Hashable:
-        if isinstance(value, _PLAIN):
-            # By its text, as NaN is not equal to itself and 0.0 is to -0.0.
-            return type(value), value if type(value) in (int, str, bool, bytes) else repr(value)
-        if isinstance(value, Tensor):
-            return _number(value), value.shape, value.dtype, value.device, value.requires_grad
-        if isinstance(value, _SETTLED_VALUES):
-            return value
+        kind: Any = type(value)
+        if kind in _SIMPLE or (kind in _DICTS and not value):  # most of what a module holds
+            return kind, value if kind in _SIMPLE else None
+        read = _reader_of(kind)
+        if read is None:
+            return _outright(value)
         if id(value) in self._seen:
             return "again", self._seen[id(value)]
         if len(self._seen) >= _MOST_PARTS:
@@ -92,13 +93,7 @@ class _Reader:
             return "too much"
         self._seen[id(value)] = len(self._seen)
         self._held.append(value)
-        return self._parts(value)
-
-    def _parts(self, value: Any) -> Hashable:
-        for kinds, read in _READERS:
-            if isinstance(value, kinds):
-                return read(self, value)
-        return self._object(value)
+        return read(self, value)
 
     def sequence(self, value: Any) -> Hashable:
         attributes = getattr(value, "__dict__", None)  # of a subclass
@@ -108,7 +103,8 @@ class _Reader:
         return type(value), frozenset(map(self.mark, value))
 
     def mapping(self, value: Mapping[Any, Any]) -> Hashable:
-        return type(value), tuple((self.mark(key), self.mark(item)) for key, item in value.items())
+        mark = self.mark
+        return type(value), tuple((k if type(k) is str else mark(k), mark(item)) for k, item in value.items())
 
     def buffer(self, value: Any) -> Hashable:
         data = memoryview(value).tobytes()
@@ -152,8 +148,8 @@ class _Reader:
         return self.mark(value.fget)
 
     def module(self, value: ModuleType) -> Hashable:
-        """By itself; what is read of it is marked by the function that reads it."""
-        self._module_of(value)
+        """One that is not named by the code that reads it: what is read of it is not known."""
+        self.complete &= _is_settled(value)
         return _number(value)
 
     def function(self, value: FunctionType) -> Hashable:
@@ -168,26 +164,24 @@ class _Reader:
         names, attributes = _names(function.__code__)
         for name in names:
             if name in function.__globals__:
-                value = function.__globals__[name]
-                yield name, self.mark(value)
-                if isinstance(value, ModuleType):
-                    yield from self._of_module(value, attributes)
+                yield name, self._named(function.__globals__[name], attributes)
             elif name in _UNSEEN:
                 self.complete = False
             elif name in sys.modules and not hasattr(builtins, name):  # imported within the function
-                yield from self._of_module(sys.modules[name], attributes)
+                yield name, self._named(sys.modules[name], attributes)
 
-    def _of_module(self, module: ModuleType, attributes: frozenset[str]) -> Iterator[Hashable]:
-        if module is os:
-            yield tuple(os.environ.items())
-        if module.__name__.partition(".")[0] == "numpy" and "random" in attributes:
-            self.complete = False
-        if not _is_settled(module):
-            for name in sorted(attributes & vars(module).keys()):
-                value = vars(module)[name]
-                yield name, self.mark(value)
-                if isinstance(value, ModuleType):
-                    yield from self._of_module(value, attributes)
+    def _named(self, value: Any, attributes: frozenset[str]) -> Hashable:
+        """What code names; of a module, what it names there in turn."""
+        if not isinstance(value, ModuleType):
+            return self.mark(value)
+        self._module_of(value)
+        if value is os:
+            return tuple(os.environ.items())
+        if _is_settled(value):
+            self.complete &= _root(value) != "numpy" or "random" not in attributes
+            return _number(value)
+        read = sorted(attributes & vars(value).keys())
+        return _number(value), tuple((name, self._named(vars(value)[name], attributes)) for name in read)
 
     def _module_of(self, value: Any) -> None:
         """A module of the standard library may read anything: a clock, a file, a generator of random numbers."""
@@ -204,8 +198,8 @@ class _Reader:
             (name, self.mark(item)) for kind in own for name, item in vars(kind).items() if name not in _SKIPPED
         )
 
-    def _object(self, value: Any) -> Hashable:
-        kind = type(value)
+    def object(self, value: Any) -> Hashable:
+        kind: Any = type(value)
         attributes = getattr(value, "__dict__", None)
         slots = [name for base in kind.__mro__ for name in _slots(base) if hasattr(value, name)]
         if isinstance(value, torch.jit.ScriptModule) or (attributes is None and not slots):
@@ -214,7 +208,18 @@ class _Reader:
         return self.mark(kind), parts, None if attributes is None else self.mark(attributes)
 
 
-_READERS: tuple[tuple[Any, Callable[[_Reader, Any], Hashable]], ...] = (
+def _outright(value: Any) -> Hashable:
+    """What has no parts to look into."""
+    if isinstance(value, Tensor):
+        return _number(value), value.shape, value.dtype, value.device, value.requires_grad
+    # A number by its text, as NaN is not equal to itself and 0.0 is to -0.0.
+    return type(value), value if isinstance(value, _SETTLED_VALUES) else repr(value)
+
+
+_Read = Callable[[_Reader, Any], Hashable]
+
+_READERS: tuple[tuple[Any, _Read | None], ...] = (
+    ((Tensor, *_PLAIN, *_SETTLED_VALUES), None),
     ((FunctionType,), _Reader.function),
     ((dict, Mapping), _Reader.mapping),
     ((tuple, list, deque), _Reader.sequence),
@@ -231,7 +236,13 @@ _READERS: tuple[tuple[Any, Callable[[_Reader, Any], Hashable]], ...] = (
     ((CellType,), _Reader.cell),
     ((staticmethod, classmethod), _Reader.wrapper),
     ((property,), _Reader.property),
+    ((object,), _Reader.object),
 )
+
+
+@functools.lru_cache(maxsize=4096)
+def _reader_of(kind: type) -> _Read | None:
+    return next(read for kinds, read in _READERS if issubclass(kind, kinds))
 
 
 @functools.lru_cache(maxsize=4096)
