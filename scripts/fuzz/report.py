@@ -30,7 +30,7 @@ def written(results: Sequence[Result], dtype: str, seconds: float) -> str:
     lines = [
         f"{len(results)} programs in {seconds:.0f} s, {60 * len(results) / max(seconds, 1e-9):.0f} a minute: "
         f"{kinds['compiled'] / total:.1%} compiled and right, {kinds['eager'] / total:.1%} eager, "
-        + ", ".join(f"{kinds[kind]} {kind}" for kind in BAD)
+        f"{kinds['raises'] / total:.1%} raise either way, " + ", ".join(f"{kinds[kind]} {kind}" for kind in BAD)
     ]
     if reasons:
         lines += ["", "Eager, by reason, with the seeds of some:"]
