@@ -30,6 +30,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", type=int, metavar="SEED", help="run this program alone, and show it")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the report to a file as well")
     parser.add_argument("--sanitize", action="store_true", help="build with AddressSanitizer and UBSan")
+    parser.add_argument("--timeout", type=float, help="seconds a program; 30 by default, and 120 with --sanitize")
     options = parser.parse_args()
     if options.programs < 1 or options.jobs < 1:
         parser.error("--programs and --jobs must be at least 1")
@@ -47,9 +48,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         os.environ["TORCHSRK_CACHE"] = str(Path(folder, "cache"))
         setup = Sanitized.prepared(Path(folder)) if options.sanitize else None
+        how = {"dtype": options.dtype, "jobs": options.jobs, "timeout": options.timeout or (120 if setup else 30)}
         with tqdm(total=len(seeds), unit="program") as bar:
-            for result in examine_all(seeds, options.dtype, options.jobs, setup, Path(folder)):
+            for result in examine_all(seeds, folder=Path(folder), setup=setup, **how):
                 results.append(result)
+                if result.kind in BAD:
+                    bar.write(f"{result.kind}: program {result.seed}: {result.detail}")
                 bar.update()
                 bar.set_postfix({kind: sum(r.kind == kind for r in results) for kind in BAD}, refresh=False)
     report = written(results, options.dtype, time.perf_counter() - start)

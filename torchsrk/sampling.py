@@ -387,7 +387,8 @@ def _full_precision(x: Tensor) -> Iterator[None]:
 def _progress_bar(total: int, show: bool, scheme: Integrator, step_size: float) -> AbstractContextManager[Any]:
     from tqdm import tqdm
 
-    return tqdm(total=total, desc=f"{scheme.name}, h = {step_size:g}", unit="step", leave=None, disable=not show)
+    name = scheme.name or type(scheme).__name__
+    return tqdm(total=total, desc=f"{name}, h = {step_size:g}", unit="step", leave=None, disable=not show)
 
 
 def check_step_size(step_size: float) -> None:

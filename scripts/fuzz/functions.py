@@ -1,24 +1,25 @@
-"""Random functions of a state, as source text: statements drawn one by one and kept if they run on an example."""
+"""Random functions of a state, as source text: statements drawn one by one and kept if they run on an example.
+
+Statements come from idioms/*.txt, one a line: an expression, or statements between " ;; " that assign to {out}; those
+that begin with @ stand before the function. What the names in braces become is in ``names.py``: {a} and {b} are values
+of one shape, {s} a number a particle, {m} a matrix a particle, {q} a value that is no float of the state's precision,
+{n} the size of the last dimension, {all} the leading part of an index, {c} a number, {p} a positive one, {K} and {L}
+names of constants. Three groups have a use of their own: ``matrices`` and ``others`` make an {m} or a {q} where there
+is none, and what is in ``raises`` is meant to raise.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import itertools
 import math
 import textwrap
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import torch
-import torch.nn.functional as F
-import torch.utils.checkpoint
-from torch import Tensor, distributions, nn
+from torch import Tensor
 
 from .names import Names, Unavailable
 
@@ -33,9 +34,8 @@ from torch import distributions, nn
 from torchsrk import SDE, Langevin, sample
 from torchsrk.potentials import FunctionPotential
 """
-_AT_HAND = {
-    module.__name__.rpartition(".")[2]: module for module in (dataclasses, functools, itertools, math, torch, nn)
-} | {"np": np, "F": F, "distributions": distributions, "SimpleNamespace": SimpleNamespace}
+_AT_HAND: dict[str, Any] = {}
+exec(IMPORTS, _AT_HAND)
 _IDIOMS = {
     file.stem: [line.split(" ;; ") for line in file.read_text(encoding="utf-8").splitlines()]
     for file in sorted(Path(__file__).with_name("idioms").glob("*.txt"))

@@ -80,7 +80,8 @@ def draw_program(seed: int, dtype: str = "both") -> Program:
 
 
 def _draw_plan(rng: Random, dtype: str) -> _Plan:
-    dtype = rng.choice(("float32", "float64")) if dtype == "both" else dtype
+    either = rng.choice(("float32", "float64"))  # drawn in any case, so that a given dtype changes nothing else
+    dtype = either if dtype == "both" else dtype
     noise = rng.choice(("energy",) * 5 + ("additive", "diagonal", "scalar", "isotropic", "general"))
     additive = noise in ("energy", "additive")
     scheme = rng.choice(("em", "em", "srk-ld", "srk-id") if additive else ("em", "srk-id"))

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-TIMEOUT = 30.0  # seconds a program
 _PROGRAMS = 100  # of a process, which keeps every library that it loaded
 _STARTING = 120.0
 
@@ -37,8 +36,10 @@ def serve(connection: Connection, errors: str, dtype: str, setup: Setup | None) 
     with open(errors, "w", encoding="utf-8") as file:
         os.dup2(file.fileno(), 2)
     import torch
+    from tqdm import tqdm
 
     torch.set_num_threads(1)
+    tqdm.set_lock(threading.RLock())  # its own outlives a process that is killed
     if setup is not None:
         setup()
     connection.send(None)
@@ -69,7 +70,8 @@ def examine(seed: int, dtype: str) -> Result:
 class Worker:
     """The parent's end of a worker process."""
 
-    def __init__(self, dtype: str, setup: Setup | None, folder: Path) -> None:
+    def __init__(self, dtype: str, setup: Setup | None, folder: Path, timeout: float) -> None:
+        self._timeout = timeout
         handle, self._errors = tempfile.mkstemp(dir=folder, suffix=".err")
         os.close(handle)
         context = multiprocessing.get_context("spawn")
@@ -89,9 +91,9 @@ class Worker:
         self.left -= 1
         self._connection.send(seed)
         try:
-            if self._connection.poll(TIMEOUT):
+            if self._connection.poll(self._timeout):
                 return self._connection.recv()
-            result = Result(seed, "timeout", f"no answer in {TIMEOUT:.0f} s")
+            result = Result(seed, "timeout", f"no answer in {self._timeout:.0f} s")
         except (EOFError, OSError):
             self._process.join(5.0)
             result = Result(seed, "crash", f"code {self._process.exitcode}: {self._last_words()}")
@@ -123,8 +125,16 @@ class Worker:
         return " / ".join([*told, *frames[:3]] or lines[-3:])[:600]
 
 
-def examine_all(seeds: Sequence[int], dtype: str, jobs: int, setup: Setup | None, folder: Path) -> Iterator[Result]:
-    """The results of all seeds, as they come."""
+def examine_all(
+    seeds: Sequence[int], *, dtype: str, jobs: int, folder: Path, timeout: float, setup: Setup | None = None
+) -> Iterator[Result]:
+    """The results of all seeds, as they come.
+
+    Args:
+        folder: for what workers write to their standard error.
+        timeout: seconds a program.
+        setup: what a worker does first.
+    """
     waiting: queue.SimpleQueue[int | None] = queue.SimpleQueue()
     results: queue.SimpleQueue[Result | BaseException] = queue.SimpleQueue()
     for seed in (*seeds, *[None] * jobs):
@@ -135,7 +145,7 @@ def examine_all(seeds: Sequence[int], dtype: str, jobs: int, setup: Setup | None
         worker: Worker | None = None
         try:
             while not stop.is_set() and (seed := waiting.get()) is not None:
-                worker = worker or Worker(dtype, setup, folder)
+                worker = worker or Worker(dtype, setup, folder, timeout)
                 results.put(worker.ask(seed))
                 if worker.left == 0:
                     worker.close()

@@ -24,8 +24,14 @@ from .writer import Index, Shape, Value, Writer, count, loops
 _LARGEST_POWER = 8
 _LONGEST_EXPRESSION = 24  # operations in one C expression
 _LARGEST_WHOLE = 1 << 20  # of whole numbers in a REAL: float32 holds them and a few sums of them exactly
-_FILLS = {"zeros_like": 0.0, "zeros": 0.0, "new_zeros": 0.0, "ones_like": 1.0, "ones": 1.0, "new_ones": 1.0}
-_CONSTANTS = {f"{name}.default" for name in (*_FILLS, "full", "full_like", "new_full", "scalar_tensor")}
+_FILLS = {
+    **dict.fromkeys(("zeros_like.default", "zeros.default", "new_zeros.default"), 0.0),
+    **dict.fromkeys(("ones_like.default", "ones.default", "new_ones.default"), 1.0),
+    # Whatever is there: it is written over.
+    **dict.fromkeys(("empty_like.default", "empty.memory_format", "new_empty.default", "empty_strided.default"), 0.0),
+    **dict.fromkeys(("new_empty_strided.default", "empty_permuted.default"), 0.0),
+}
+_CONSTANTS = {*_FILLS, "full.default", "full_like.default", "new_full.default", "scalar_tensor.default"}
 _RULES = {**SUMS, **MOVES, **INDEXING}
 # What may have whole numbers or conditions for results: they move or choose them, and compute nothing.
 _CHOOSES = {*MOVES, *INDEXING, "where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar"}
@@ -71,7 +77,7 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
     writer = Writer(traced, one_by_one)
     graph = traced.module.graph
     _cut_shapes(graph)
-    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"][: traced.inputs]
     noise = [f"n{k}" for k in range(len(placeholders) - 2)]
     names = dict(zip(placeholders, ("x", *noise, "t"), strict=True))
     made_here: set[fx.Node] = set()
@@ -79,11 +85,11 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             raise CannotCompile(f"a step draws random numbers of its own, by {node.target}")
         depends = any(source in made_here for source in node.all_input_nodes)
-        if node.op == "placeholder":
+        if node in names:
             writer.values[node] = _input(names[node], writer.shape(node))
         elif node.op == "output":
             _output(writer, node)
-        elif depends or operation_name(node) in _CONSTANTS or None in writer.shape(node):
+        elif depends or operation_name(node) in _CONSTANTS or (None in writer.shape(node) and node.op != "placeholder"):
             writer.values[node] = _lower_node(writer, node)
         else:
             continue  # torch computes it
@@ -101,8 +107,10 @@ def _cut_shapes(graph: fx.Graph) -> None:
     for node in graph.nodes:
         name = operation_name(node)
         if name in _CONSTANTS:
-            call, plain = Call(node), name.partition(".")[0]
-            fill = _FILLS.get(plain, call.get("s") if plain == "scalar_tensor" else call.get("fill_value"))
+            call = Call(node)
+            fill = (
+                _FILLS[name] if name in _FILLS else call.get("s" if name == "scalar_tensor.default" else "fill_value")
+            )
             node.meta["fill"] = fill
             if not isinstance(fill, fx.Node):
                 node.args, node.kwargs = (), {}

@@ -24,7 +24,7 @@ from ..sde import BaseSDE
 from . import build
 from .fingerprint import fingerprint
 from .lowering import StepCode, lower
-from .trace import CannotCompile, NoiseInput, TracedStep, noise_inputs, trace_step
+from .trace import CannotCompile, NoiseInput, TracedStep, noise_inputs, reason_of, trace_step
 from .writer import evaluate
 
 # Two counts of particles that no dimension of a problem is likely to have; steps traced with either must agree.
@@ -104,7 +104,7 @@ class CompiledSteps:
     def bind(self, like: Tensor, seed: int, first_particle: int, threads: int) -> BoundSteps:
         """Ready to run: what does not depend on the state is computed here, from the parameters as they are now."""
         literals = torch.tensor(self._code.literals or (0.0,), dtype=torch.float64).to(like.dtype)
-        values = evaluate(self._traced.module, (*self._code.uniforms, *self._code.tables))
+        values = evaluate(self._traced, (*self._code.uniforms, *self._code.tables))
         uniforms = [torch.as_tensor(v).to(like.dtype).contiguous() for v in values[: len(self._code.uniforms)]]
         tables = [v.to(torch.int64).contiguous() for v in values[len(self._code.uniforms) :]]
         self._check_places(tables, like.dtype)
@@ -331,7 +331,7 @@ def _lowered(traced: TracedStep, one_by_one: bool) -> StepCode:
     except CannotCompile:
         raise
     except Exception as error:  # a graph that this compiler was not made for must not cost the user the run
-        raise CannotCompile(f"a step has an unexpected form ({type(error).__name__}: {error})") from error
+        raise CannotCompile(f"a step has an unexpected form ({type(error).__name__}: {reason_of(error)})") from error
 
 
 def _program(code: StepCode, dim: int, dtype: torch.dtype, noise: Sequence[NoiseInput], one_by_one: bool) -> str:

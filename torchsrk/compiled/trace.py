@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import operator
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -51,12 +52,16 @@ class TracedStep:
     """A step over ``particles`` particles, gradients taken: from state, noise inputs and time to the new state.
 
     Attributes:
+        module: its first ``inputs`` placeholders are those; the others stand for tensors that are there before a run.
+        constants: these tensors.
         reads: tensors whose values the step has made Python numbers of, each with a copy of what they were: they are
             part of the program.
     """
 
     module: fx.GraphModule
     particles: int
+    inputs: int
+    constants: tuple[Tensor, ...]
     reads: tuple[tuple[Tensor, Tensor], ...] = ()
 
 
@@ -124,22 +129,48 @@ def trace_step(
 
     decompositions = _decompositions()
 
-    def as_graph(function: Callable[..., Tensor]) -> fx.GraphModule:
-        shapes = ((particles, dim), *((particles, source.components) for source in noise), ())
-        examples = [torch.empty(shape, dtype=dtype) for shape in shapes]
-        return make_fx(function, decomposition_table=decompositions, tracing_mode="fake", _allow_non_fake_inputs=True)(
-            *examples
-        )
+    shapes = ((particles, dim), *((particles, source.components) for source in noise), ())
+    examples = [torch.empty(shape, dtype=dtype) for shape in shapes]
+
+    def as_graph(function: Callable[..., Tensor], *inputs: Tensor) -> fx.GraphModule:
+        traced = make_fx(function, decomposition_table=decompositions, tracing_mode="fake", _allow_non_fake_inputs=True)
+        return traced(*inputs)
 
     try:
         with _TRACING, _quietly():
-            # Twice: gradients are taken first, then writes in place become values.
-            module = as_graph(torch.func.functionalize(as_graph(step), remove="mutations_and_views"))
+            # Twice: gradients are taken first, then writes in place become values. What the step reads is an input
+            # of the second, so that writes to tensors made from it become values too.
+            first = as_graph(step, *examples)
+            constants = _lift_constants(first)
+            written_out = torch.func.functionalize(first, remove="mutations_and_views")
+            with torch.no_grad():
+                module = as_graph(written_out, *examples, *constants)
     except CannotCompile:
         raise
     except Exception as error:  # the user's function meets tensors without data: anything can come out of it
-        raise CannotCompile(f"tracing a step failed: {_reason(error)}") from error
-    return TracedStep(module, particles, tuple(watch.reads))
+        raise CannotCompile(f"tracing a step failed: {reason_of(error)}") from error
+    if any(_writes(node) for node in module.graph.nodes):
+        raise CannotCompile("a step writes to a tensor that it did not make")
+    return TracedStep(module, particles, len(examples), tuple(constants), tuple(watch.reads))
+
+
+def _lift_constants(module: fx.GraphModule) -> list[Tensor]:
+    """Make the tensors that a graph holds its last inputs, and return them."""
+    graph, lifted = module.graph, dict[str, fx.Node]()
+    start = next(node for node in graph.nodes if node.op != "placeholder")
+    for node in [node for node in graph.nodes if node.op == "get_attr"]:
+        name = str(node.target)
+        if name not in lifted:
+            with graph.inserting_before(start):
+                lifted[name] = graph.placeholder(f"constant_{len(lifted)}")
+        node.replace_all_uses_with(lifted[name])
+        graph.erase_node(node)
+    module.recompile()
+    return [operator.attrgetter(name)(module) for name in lifted]
+
+
+def _writes(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
 # torch.fx puts its own methods in the place of nn.Module's while it traces: two at a time would leave one there.
@@ -184,7 +215,8 @@ def _quietly() -> Iterator[None]:
 _BY_VALUE = ("GuardOnDataDependentSymNode", "DataDependentOutputException", "DynamicOutputShapeException")
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """What went wrong, in one line."""
     if type(error).__name__ in _BY_VALUE:
         return "what it does depends on values of tensors, by an if, a loop, a mask or a number read out of them"
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

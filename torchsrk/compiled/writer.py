@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -238,17 +237,15 @@ def offset(shape: Shape, index: Index) -> str:
     return " + ".join(terms) or "0"
 
 
-def evaluate(module: fx.GraphModule, nodes: Iterable[fx.Node]) -> list[Any]:
+def evaluate(traced: TracedStep, nodes: Iterable[fx.Node]) -> list[Any]:
     """The tensors and numbers of nodes that depend on no input, with the parameters as they are now."""
-    known: dict[fx.Node, Any] = {}
+    placeholders = [node for node in traced.module.graph.nodes if node.op == "placeholder"]
+    known: dict[fx.Node, Any] = dict(zip(placeholders[traced.inputs :], traced.constants, strict=True))
 
     def value(node: fx.Node) -> Any:
         if node not in known:
-            if node.op == "get_attr":
-                known[node] = operator.attrgetter(str(node.target))(module)
-            else:
-                args, kwargs = fx.map_arg((node.args, node.kwargs), value)
-                known[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+            args, kwargs = fx.map_arg((node.args, node.kwargs), value)
+            known[node] = node.target(*args, **kwargs)  # type: ignore[operator]
         return known[node]
 
     with torch.no_grad():

@@ -17,7 +17,7 @@ class Integrator(ABC):
     """A one-step scheme. Small, stateless and final: it draws nothing and remembers nothing.
 
     Attributes:
-        name: what ``integrator="..."`` takes.
+        name: what ``integrator="..."`` takes; without one a scheme is passed as an instance.
         strong_order: the mean-square order over the noise types served, additive noise aside.
         strong_order_additive: the mean-square order for additive noise.
         noise_types: the noise types served.
@@ -25,7 +25,7 @@ class Integrator(ABC):
         gradients_per_step: evaluations of the drift in a step.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str] = ""
     strong_order: ClassVar[float]
     strong_order_additive: ClassVar[float]
     noise_types: ClassVar[tuple[str, ...]]
