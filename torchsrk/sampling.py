@@ -23,6 +23,7 @@ from .integrators import Integrator, integrator_named
 from .potentials.base import is_stateful
 from .recompute import recomputed
 from .sde import BaseSDE
+from .transforms import below_transforms, outside_transforms, spread
 
 Callback = Callable[[int, Tensor], None]
 Advance = Callable[[Tensor, Tensor, int, int], object]  # from states, into states, from step, to step
@@ -49,6 +50,7 @@ class NonFiniteStateError(RuntimeError):
 
     def __init__(self, step: int, state: Tensor, last_finite: Tensor, last_finite_step: int) -> None:
         self.step = step
+        state, last_finite = below_transforms(state), below_transforms(last_finite)
         self.count = int((~state.isfinite()).any(-1).sum())
         self.last_finite, self.last_finite_step = last_finite, last_finite_step
         particles = math.prod(state.shape[:-1])
@@ -273,14 +275,14 @@ def integrate(
     Gradients reach x0 and the SDE's parameters. Between two times of ts the steps all have length ``step_size``, and
     there is a whole number of them; with ``partial_step=True`` the last one may be shorter. Everything runs in x0's
     precision, with autocast off: a network that is to run in a lower one opens an autocast region of its own, and
-    returns x's dtype.
+    returns x's dtype. Under ``torch.func.vmap`` all entries see the same noise: particles are numbered within an entry.
 
     Args:
         seed: of fresh noise; or
         path: a BrownianPath, to couple solutions with one another. Give exactly one of the two.
         recompute: keep about √steps states for the backward pass and recompute the others (the noise is drawn again,
             not stored): memory grows like the square root of the steps, for one more forward pass. The result can be
-            differentiated once.
+            differentiated once, and not under torch.func; the SDE may change nothing in place.
         check_every: steps between checks that the state is finite; with ``recompute`` about √steps.
         levy_area, progress: as for ``sample``.
     """
@@ -294,6 +296,7 @@ def integrate(
         )
     plan = _plan(ts, step_size, partial_step)
     needs = scheme.required(sde)
+    own = {**dict(sde.named_parameters()), **dict(sde.named_buffers())}
 
     def advance(x: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         """The states after the steps of plan[first:last] that end at a time of ts, then the last state."""
@@ -301,7 +304,9 @@ def integrate(
         with _full_precision(x):  # here, as a backward pass may call it from elsewhere
             for number in range(first, last):
                 t, dt, is_output = plan[number]
-                x = scheme.step(sde, t, x, noise.increment(number, t, dt, needs))
+                with outside_transforms():
+                    increment = noise.increment(number, t, dt, needs)
+                x = scheme.step(sde, t, x, increment)
                 if is_output:
                     kept.append(x)
         return (*kept, x)
@@ -310,13 +315,13 @@ def integrate(
         with torch.no_grad():
             return _locate_failure(lambda a, b, i, k: b.copy_(advance(a, i, k)[-1]), x, failed.detach(), first, last)
 
-    states, x = [x0], x0
+    states, x = [x0], spread(x0)
     segment = math.ceil(math.sqrt(len(plan))) if recompute else check_every
     with _progress_bar(len(plan), progress, scheme, step_size) as bar:
         for start in range(0, len(plan), segment):
             end = min(start + segment, len(plan))
             piece = partial(advance, first=start, last=end)
-            kept = recomputed(piece, x) if recompute else piece(x)
+            kept = recomputed(piece, x, own) if recompute else piece(x)
             if not _is_finite(kept[-1]):
                 raise locate(x.detach(), kept[-1], start, end)
             states.extend(kept[:-1])
@@ -368,6 +373,7 @@ def _plan(ts: Tensor | Sequence[float], step_size: float, partial_step: bool) ->
 
 
 def _is_finite(x: Tensor) -> bool:
+    x = below_transforms(x)
     # One pass settles the usual case: a sum is finite only if every term is. A finite state may overflow its sum.
     return bool(x.sum().isfinite()) or bool(x.isfinite().all())
 
@@ -418,8 +424,8 @@ def _check_problem(sde: BaseSDE, x0: Tensor, integrator: Integrator | str, step_
         raise ValueError(f"x0 is (..., dim) with at least one particle; got shape {tuple(x0.shape)}")
     if sde.dim is not None and x0.shape[-1] != sde.dim:
         raise ValueError(f"the SDE has dimension {sde.dim}; x0 has shape {tuple(x0.shape)}: expected (..., {sde.dim})")
-    if not bool(x0.isfinite().all()):
-        raise ValueError(f"x0 has {int((~x0.isfinite()).sum())} entries that are infinite or NaN")
+    if not _is_finite(x0):
+        raise ValueError(f"x0 has {int((~below_transforms(x0).isfinite()).sum())} entries that are infinite or NaN")
     check_step_size(step_size)
     for name, tensor in (*sde.named_parameters(), *sde.named_buffers()):
         if tensor.is_floating_point() and (tensor.dtype != x0.dtype or tensor.device != x0.device):

@@ -8,6 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from ..transforms import is_transformed
+
 
 class Potential(nn.Module, ABC):
     """The energy of a target density exp(-f).
@@ -42,7 +44,8 @@ def is_stateful(module: nn.Module) -> bool:
 
 def gradient_of_sum(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """The gradient of Σ function(x), each point on its own; it carries a graph when the caller's grad mode is on."""
-    if torch.compiler.is_compiling():  # torch.compile has no autograd.grad, and this one would break its graph
+    # torch.compile has no autograd.grad, and this one would break its graph; a transformation's tensors hide theirs.
+    if torch.compiler.is_compiling() or is_transformed():
         return torch.func.grad(lambda y: function(y).sum())(x)
     if torch.is_inference_mode_enabled() or x.is_inference():  # nothing is differentiable: gradients would be 0
         with torch.inference_mode(False), torch.no_grad():
