@@ -20,7 +20,7 @@ ALLOWED = {
     "integrators": {"sde", "brownian"},
     "compiled": {"integrators", "sde", "potentials", "brownian"},
     "sampling": {"compiled", "integrators", "sde", "potentials", "brownian", "blocks", "recompute", "transforms"},
-    "distributions": {"sampling", "integrators", "sde", "potentials", "brownian"},
+    "distributions": {"sampling", "integrators", "sde", "potentials", "brownian", "transforms"},
     "metrics": {"brownian"},
     "experiments": {
         *("distributions", "reference", "sampling", "integrators", "sde", "potentials", "brownian", "metrics"),

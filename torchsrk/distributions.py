@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Size, Tensor, nn
-from torch.distributions import Distribution, constraints
+from torch.distributions import Distribution, Laplace, constraints
 
 from .brownian import Stream, fill_normal
 from .brownian.noise import check_seed, derive_seed
@@ -17,6 +17,7 @@ from .integrators import Integrator, integrator_named
 from .potentials import Potential, UnconstrainedPotential
 from .sampling import check_step_size, integrate, sample
 from .sde import Langevin
+from .transforms import is_transformed, outside_transforms
 
 Target = Potential | Distribution | Callable[[Tensor], Tensor]
 
@@ -128,7 +129,8 @@ class DiffusionDistribution(Distribution):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Draws whose gradients reach the target's parameters, through all steps of the chain.
 
-        Memory grows like the square root of the number of steps: states are recomputed on the way back.
+        Memory grows like the square root of the number of steps: states are recomputed on the way back. A log density
+        must be smooth: a corner, as Laplace's has, moves with the parameters, and no gradient by autograd sees that.
         """
         return self._draw(Size(sample_shape), differentiable=True)
 
@@ -212,7 +214,14 @@ class DiffusionDistribution(Distribution):
             steps = [self.num_steps + k * self.thin for k in range(self.chain_length)]
             ts = [0.0, *(count * self.step_size for count in steps)]
             options: dict[str, Any] = {"integrator": self.integrator, "step_size": self.step_size, "seed": seed}
-            return integrate(self._sde, start, ts, recompute=True, progress=self.progress, **options)[1:]
+            options |= {"recompute": not is_transformed(), "progress": self.progress}
+            kept = integrate(self._sde, start, ts, **options)[1:]
+            if kept.requires_grad and _has_corner(self.target):
+                raise ValueError(
+                    "the log density of a Laplace distribution has a corner, and the gradients of a chain would be "
+                    "wrong: use sample(), or the distribution's own rsample"
+                )
+            return kept
         run = sample(
             self._sde,
             start,
@@ -233,8 +242,9 @@ class DiffusionDistribution(Distribution):
         shape = (chains, *self.batch_shape, self._potential.dim)
         if self.initial is None:
             like = _tensor_of(self.target)
-            rows = like.new_empty(math.prod(shape[:-1]), shape[-1])
-            start = fill_normal(rows, seed=seed, stream=Stream.START).view(shape)
+            with outside_transforms():
+                rows = torch.empty(math.prod(shape[:-1]), shape[-1], dtype=like.dtype, device=like.device)
+                start = fill_normal(rows, seed=seed, stream=Stream.START).view(shape)
         else:
             start = self._unconstrain(self._initial_points(chains, seed)).expand(shape)
         return start if going_on is None else torch.cat((going_on, start[len(going_on) :]))
@@ -342,6 +352,13 @@ def _without_validation(distribution: Distribution) -> Distribution:
         if isinstance(value, Distribution):
             setattr(silent, name, _without_validation(value))
     return silent
+
+
+def _has_corner(target: Any) -> bool:
+    """Whether the target is a Laplace distribution, or made from one."""
+    if isinstance(target, Laplace):
+        return True
+    return isinstance(target, Distribution) and any(_has_corner(part) for part in vars(target).values())
 
 
 def _tensor_of(target: Any) -> Tensor:

@@ -73,7 +73,7 @@ class UnconstrainedPotential(Potential):
 
 def bijection(support: constraints.Constraint) -> Transform:
     """The map from ℝⁿ onto the support."""
-    support = without_mixture(support)
+    support = _without_infinite_bound(without_mixture(support))
     if support is constraints.lower_cholesky:
         return TriangleToCholesky()
     if support is constraints.positive_definite:
@@ -90,6 +90,16 @@ def bijection(support: constraints.Constraint) -> Transform:
 def without_mixture(support: Any) -> Any:
     """The components' support, for that of a MixtureSameFamily: newer versions of torch wrap it."""
     return support.base_constraint if type(support).__name__ == "MixtureSameFamilyConstraint" else support
+
+
+def _without_infinite_bound(support: constraints.Constraint) -> constraints.Constraint:
+    """A half-line, for an interval that ends at infinity: torch's map onto an interval is NaN there."""
+    if not isinstance(support, constraints.interval):
+        return support
+    is_infinite = torch.as_tensor(support.upper_bound).isinf()
+    if is_infinite.any() and not is_infinite.all():
+        raise ValueError("a batch of intervals can't have some that end at infinity and some that don't: split it")
+    return constraints.greater_than_eq(support.lower_bound) if is_infinite.all() else support
 
 
 class TriangleToCholesky(Transform):
