@@ -173,3 +173,203 @@ def test_a_second_derivative_is_refused():
     (y,) = recomputed(lambda x: (x.pow(3),), x)
     with pytest.raises(RuntimeError, match="differentiated once: with create_graph=True"):
         torch.autograd.grad(y.sum(), x, create_graph=True)
+
+
+# --------------------------------------------------------------------------------- what is read out of sight
+
+
+@torch.jit.script
+def scripted(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return torch.sin(x * w)
+
+
+def hidden_parameter(w):
+    return SDE(lambda x: scripted(x, w) - x, 0.3, "additive")
+
+
+def hidden_and_made(w):
+    made = w.exp()
+    return SDE(lambda x: scripted(x, made) - x, 0.3, "additive")
+
+
+def hidden_late(w):
+    return SDE(lambda t, x: -x if t < 0.3 else scripted(x, w), 0.3, "additive", time_dependent=True)
+
+
+def hidden_module(w):
+    network = torch.jit.script(nn.Linear(2, 2))  # not a part of the SDE
+    return SDE(lambda x: network(x), 0.3, "additive")
+
+
+def hidden_and_dependent(w):
+    made = w.exp()
+    return SDE(lambda x: Scaled.apply(x, w) + Scaled.apply(x, made), 0.3, "additive")
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("case", [hidden_parameter, hidden_and_made, hidden_late, hidden_module, hidden_and_dependent])
+def test_what_is_read_out_of_sight_is_never_without_its_gradient(case, known):
+    """Whether or not there is anything else that needs a gradient."""
+    sde = case(torch.tensor([0.7, -0.4], requires_grad=True))
+    x0 = torch.ones(3, 2, requires_grad=known)
+    with pytest.raises(RuntimeError, match=r"read out of sight.*use recompute=False"):
+        integrate(sde, x0, TIMES, integrator="em", recompute=True, **OPTIONS)[-1].sum().backward()
+
+
+def test_a_scripted_drift_has_its_weights_gradients():
+    torch.manual_seed(0)
+    network = torch.jit.script(nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2)))
+    gradients = []
+    for recompute in (False, True):
+        network.zero_grad()
+        xs = integrate(
+            SDE(network, 0.3, "additive"), torch.ones(3, 2), TIMES, integrator="em", recompute=recompute, **OPTIONS
+        )
+        xs[-1].square().sum().backward()
+        gradients.append([parameter.grad.clone() for parameter in network.parameters()])
+    torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-10)
+
+
+# ------------------------------------------------------------------------ what differs from one call to the next
+
+
+def trained(network, recompute=True, change=None):
+    """The gradients of a drift network, and of the start."""
+    x0 = torch.linspace(-1.0, 1.0, 8).view(4, 2).requires_grad_()
+    xs = integrate(SDE(network, 0.3, "additive"), x0, TIMES, integrator="em", recompute=recompute, **OPTIONS)
+    if change is not None:
+        change()
+    return torch.autograd.grad(xs[-1].pow(3).sum(), (x0, *network.parameters()))
+
+
+class Noisy(nn.Linear):
+    """Draws from a generator of its own."""
+
+    def __init__(self, generator):
+        super().__init__(2, 2)
+        self.generator = generator
+
+    def forward(self, x):
+        return super().forward(x) * torch.rand(x.shape, generator=self.generator)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_random_numbers_are_drawn_again(own):
+    found = []
+    for recompute in (False, True):
+        torch.manual_seed(0)
+        generator = torch.Generator().manual_seed(5)
+        layers = nn.Sequential(nn.Linear(2, 16), nn.Dropout(0.5), nn.Linear(16, 2))
+        network = Noisy(generator) if own else layers
+        found.append((*trained(network, recompute), torch.rand(3), torch.rand(3, generator=generator)))
+    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-10)  # and what comes after them is the same, too
+
+
+def batch_norm():
+    return nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+
+
+def spectral_norm():
+    return nn.utils.parametrizations.spectral_norm(nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("network", [batch_norm, spectral_norm, lambda: torch.jit.script(batch_norm())])
+def test_a_network_that_changes_with_each_call_is_refused(network):
+    torch.manual_seed(0)
+    network = network()
+    with pytest.raises(RuntimeError, match=r"changes its 'drift_function.* makes every step twice.*\.eval\(\)"):
+        trained(network)
+    network.eval()
+    torch.testing.assert_close(trained(network), trained(network, False), rtol=1e-10, atol=1e-10)
+
+
+def test_batches_are_counted_once():
+    network = batch_norm()
+    trained(network, recompute=False)
+    assert int(network[1].num_batches_tracked) == 10
+
+
+class Shifted(nn.Linear):
+    def __init__(self):
+        super().__init__(2, 2)
+        self.register_buffer("shift", torch.ones(2))
+
+    def forward(self, x):
+        return super().forward(x) + self.shift * x
+
+
+@pytest.mark.parametrize("name", ["shift", "weight"])
+def test_what_is_changed_before_the_backward_pass(name):
+    network = Shifted()
+
+    @torch.no_grad()
+    def change():
+        getattr(network, name).add_(1e-12)
+
+    with pytest.raises(RuntimeError, match=f"its 'drift_function.{name}'.* modified by an in-place operation"):
+        trained(network, change=change)
+
+
+def test_a_closures_tensor_is_changed_before_the_backward_pass():
+    shift = torch.ones(2)
+    x0 = torch.ones(3, 2, requires_grad=True)
+    sde = SDE(lambda x: shift * x, 0.3, "additive")
+    xs = integrate(sde, x0, TIMES, integrator="em", recompute=True, **OPTIONS)
+    shift.add_(1.0)
+    with pytest.raises(RuntimeError, match=r"a tensor of shape \(2,\).* modified by an in-place operation"):
+        xs[-1].sum().backward()
+
+
+def test_what_was_not_read_may_be_changed():
+    network = Shifted()
+    network.register_buffer("calls", torch.zeros(()))
+    torch.testing.assert_close(trained(network, change=lambda: network.calls.add_(1)), trained(network, False))
+
+
+def test_steps_that_end_elsewhere_are_refused():
+    calls = []
+
+    class Counting(nn.Linear):
+        def forward(self, x):
+            calls.append(x)
+            return super().forward(x) / len(calls)
+
+    with pytest.raises(RuntimeError, match=r"the same steps ended elsewhere.*Use recompute=False"):
+        trained(Counting(2, 2))
+
+
+def test_a_drift_that_differentiates():
+    """By points of its own, which begin graphs that no gradient comes from."""
+    w = torch.tensor([0.7, -0.4], requires_grad=True)
+
+    def drift(x):
+        with torch.enable_grad():
+            point = x.detach().requires_grad_()
+            (slope,) = torch.autograd.grad((w * point.square()).sum(), point, create_graph=True)
+        return -slope - 0.1 * x
+
+    found = []
+    for recompute in (False, True):
+        xs = integrate(
+            SDE(drift, 0.3, "additive"), torch.ones(3, 2), TIMES, integrator="em", recompute=recompute, **OPTIONS
+        )
+        found.append(torch.autograd.grad(xs[-1].pow(3).sum(), w)[0])
+    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("transform", [torch.func.grad, torch.func.vmap])
+def test_transformations_are_refused(transform):
+    sde = networks(2)
+
+    def loss(x0):
+        return integrate(sde, x0, TIMES, integrator="em", recompute=True, **OPTIONS).sum()
+
+    with pytest.raises(RuntimeError, match=r"torch.func .* recompute=True: use recompute=False"):
+        transform(loss)(torch.ones(3, 2, 2))
+
+
+def test_forward_derivatives_are_refused():
+    with torch.autograd.forward_ad.dual_level():
+        x0 = torch.autograd.forward_ad.make_dual(torch.ones(3, 2), torch.ones(3, 2))
+        with pytest.raises(RuntimeError, match="forward derivatives"):
+            integrate(networks(2), x0, TIMES, integrator="em", recompute=True, **OPTIONS)
