@@ -206,8 +206,16 @@ def hidden_and_dependent(w):
     return SDE(lambda x: Scaled.apply(x, w) + Scaled.apply(x, made), 0.3, "additive")
 
 
+def hidden_with_a_hook(w):
+    w.register_hook(lambda gradient: 2 * gradient)
+    return SDE(lambda x: Scaled.apply(x, w), 0.3, "additive")
+
+
+HIDDEN = (hidden_parameter, hidden_and_made, hidden_late, hidden_module, hidden_and_dependent, hidden_with_a_hook)
+
+
 @pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize("case", [hidden_parameter, hidden_and_made, hidden_late, hidden_module, hidden_and_dependent])
+@pytest.mark.parametrize("case", HIDDEN)
 def test_what_is_read_out_of_sight_is_never_without_its_gradient(case, known):
     """Whether or not there is anything else that needs a gradient."""
     sde = case(torch.tensor([0.7, -0.4], requires_grad=True))
@@ -338,22 +346,27 @@ def test_steps_that_end_elsewhere_are_refused():
         trained(Counting(2, 2))
 
 
-def test_a_drift_that_differentiates():
-    """By points of its own, which begin graphs that no gradient comes from."""
+@pytest.mark.parametrize("how", ["a point of its own", "a point declared later", "the state", "a parameter"])
+def test_a_drift_that_differentiates(how):
+    """By x, by w, or by points of its own: those begin graphs that no gradient comes from."""
     w = torch.tensor([0.7, -0.4], requires_grad=True)
 
     def drift(x):
-        with torch.enable_grad():
-            point = x.detach().requires_grad_()
-            (slope,) = torch.autograd.grad((w * point.square()).sum(), point, create_graph=True)
+        point = x.detach().requires_grad_() if how == "a point of its own" else x
+        if how == "a point declared later":
+            point = x.detach()
+            point.requires_grad = True
+        if how == "a parameter":  # else the derivative is that of all steps so far, in which w is read as well
+            point = x.detach()
+        energy = (w * point.square()).sum().sin()
+        (slope,) = torch.autograd.grad(energy, w if how == "a parameter" else point, create_graph=True)
         return -slope - 0.1 * x
 
     found = []
     for recompute in (False, True):
-        xs = integrate(
-            SDE(drift, 0.3, "additive"), torch.ones(3, 2), TIMES, integrator="em", recompute=recompute, **OPTIONS
-        )
-        found.append(torch.autograd.grad(xs[-1].pow(3).sum(), w)[0])
+        x0 = torch.ones(3, 2, requires_grad=True)
+        xs = integrate(SDE(drift, 0.3, "additive"), x0, TIMES, integrator="em", recompute=recompute, **OPTIONS)
+        found.append(torch.autograd.grad(xs[-1].pow(3).sum(), (w, x0)))
     torch.testing.assert_close(*found, rtol=1e-10, atol=1e-10)
 
 

@@ -129,35 +129,45 @@ class HiddenReadError(RuntimeError):
         )
 
 
-def read_directly(outputs: Iterable[Tensor], outside: Sequence[Tensor], leaves: Container[int]) -> list[int]:
-    """Which of the outside tensors the outputs' graph ends at, by number.
-
-    There are some even where others took their place, as not all calls show a mode their tensors: scripted code,
-    ``torch.autograd.Function``, what torch.func wraps. Any end but these and ``leaves``, by id, raises.
-    """
-    by_id = {id(value): number for number, value in enumerate(outside)}
-    by_edge = {(value.grad_fn, value.output_nr): number for number, value in enumerate(outside) if not value.is_leaf}
-    found: set[int] = set()
+def graph_ends(outputs: Iterable[Tensor], stops: Container[Any] = ()) -> tuple[list[Tensor], set[Any]]:
+    """The leaves of the outputs' graph, and which of the edges ``stops``, (node, output number), it leads to."""
+    leaves, met = [], set()
     stack: list[Any] = [value.grad_fn for value in outputs if value.grad_fn is not None]
     seen = set(stack)
     while stack:
         node = stack.pop()
         if _is_leaf(node):
-            if id(node.variable) in by_id:
-                found.add(by_id[id(node.variable)])
-            elif id(node.variable) not in leaves:
-                raise HiddenReadError(f"a tensor of shape {tuple(node.variable.shape)} is read out of sight")
+            leaves.append(node.variable)
         for edge in node.next_functions:
-            if edge in by_edge:
-                found.add(by_edge[edge])
+            if edge in stops:
+                met.add(edge)
             elif edge[0] is not None and edge[0] not in seen:
                 seen.add(edge[0])
                 stack.append(edge[0])
-    return sorted(found)
+    return leaves, met
 
 
-def check_independent(tensors: list[Tensor]) -> None:
-    """Two that are read directly have partial derivatives only if neither is made from the other."""
+def read_directly(outputs: Iterable[Tensor], outside: Sequence[Tensor], leaves: Container[int]) -> list[int]:
+    """Which of the outside tensors the outputs' graph ends at, though others took their place: by number.
+
+    Not all calls show a mode their tensors: scripted code, ``torch.autograd.Function``, what torch.func wraps. Any
+    other end raises, but for ``leaves``, by id.
+    """
+    by_id = {id(value): number for number, value in enumerate(outside)}
+    by_edge = {(value.grad_fn, value.output_nr): number for number, value in enumerate(outside) if not value.is_leaf}
+    ends, edges = graph_ends(outputs, by_edge)
+    for leaf in ends:
+        if id(leaf) not in by_id and id(leaf) not in leaves:
+            raise HiddenReadError(f"a tensor of shape {tuple(leaf.shape)} is read out of sight")
+    direct = {by_edge[edge] for edge in edges} | {by_id[id(leaf)] for leaf in ends if id(leaf) in by_id}
+    _check_separate([outside[number] for number in direct])
+    return sorted(direct)
+
+
+def _check_separate(tensors: list[Tensor]) -> None:
+    """What is read directly has partial derivatives only if none is made from another; and hooks would act twice."""
+    if any(value._backward_hooks for value in tensors):
+        raise HiddenReadError("a tensor that has hooks is read out of sight")
     known = {id(value) if value.is_leaf else value.grad_fn for value in tensors}
     stack: list[Any] = [
         edge[0] for value in tensors if value.grad_fn is not None for edge in value.grad_fn.next_functions
