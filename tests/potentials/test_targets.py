@@ -17,6 +17,7 @@ from torchsrk.potentials import (
     LogisticRegression,
     NonConvex,
     UnconstrainedPotential,
+    non_convex,
 )
 
 LEVEL = 1e-4
@@ -72,6 +73,46 @@ def test_non_convex_draws_are_exact(dim):
     assert abs((draws[:, 0] > 0).double().mean() - 0.5) < Z * 0.5 / math.sqrt(len(draws))
     squared = draws.square().sum(-1)
     assert abs(squared.mean() - target.second_moment()) < Z * squared.std() / math.sqrt(len(squared))
+
+
+def quadrature_of_log_radius(target):
+    """P(log‖x‖ <= u) at nodes u, and E‖x‖², by scipy's quad: the density is e^((dim + k)u - f), less what f is at 0."""
+    beta, root = target.beta, math.sqrt(target.beta)
+
+    def log_density(u, k=0):
+        square = math.exp(2.0 * u)
+        g = math.sqrt(beta + square)
+        return (target.dim + k) * u - square / (g + root) - 2.0 * target.gamma * math.log(g / root)
+
+    coarse = np.linspace(-200.0, 40.0, 24_001)
+    values = np.array([max(log_density(u), log_density(u, 2)) for u in coarse])
+    inside = coarse[values > max(map(log_density, coarse)) - 45.0]
+    nodes, top = np.linspace(inside[0], inside[-1], 801), max(map(log_density, inside))
+    masses, squares = (
+        [integrate.quad(lambda u, k=k: math.exp(log_density(u, k) - top), a, b)[0] for a, b in pairwise(nodes)]
+        for k in (0, 2)
+    )
+    return nodes[1:], np.cumsum(masses) / np.sum(masses), np.sum(squares) / np.sum(masses)
+
+
+@pytest.mark.parametrize(
+    ("beta", "gamma", "dim"),
+    [(1e-8, 1.0, 1), (1e-8, 1e-3, 3), (1e-100, 0.5, 1), (2.0, 50.0, 2), (1e10, 1.0, 1), (1e10, 50.0, 1000)],
+)
+def test_non_convex_draws_follow_the_law_at_every_scale(beta, gamma, dim):
+    target = NonConvex(beta, gamma, dim)
+    nodes, cumulative, second_moment = quadrature_of_log_radius(target)
+    radius = target.sample((10_000,), seed=2, dtype=torch.float64).norm(dim=-1)
+    assert stats.kstest(radius.log().numpy(), lambda u: np.interp(u, nodes, cumulative)).pvalue > LEVEL
+    ours, log_radius, _ = target._radial_law(dim)
+    assert np.abs(np.interp(nodes, log_radius, ours) - cumulative).max() < 1e-7
+    assert target.second_moment() == pytest.approx(second_moment, rel=1e-9)
+
+
+def test_non_convex_says_when_its_quadrature_fails(monkeypatch):
+    monkeypatch.setattr(non_convex, "_TOLERANCE", 1e-30)
+    with pytest.raises(ArithmeticError, match="not resolved to 1e-30 by 1048576 cells"):
+        NonConvex(2.0, 0.5, 3).sample((2,), seed=0)
 
 
 @pytest.mark.parametrize("dim", [1, 4])
