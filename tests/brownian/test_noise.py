@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from torchsrk.brownian import Stream, fill_normal, native, philox
-from torchsrk.brownian.noise import draw_uniform, fill_normal_reference
+from torchsrk.brownian.noise import derive_seed, draw_uniform, fill_normal_reference
 
 LEVEL = 1e-4
 DTYPES = [torch.float32, torch.float64]
@@ -77,6 +77,46 @@ def test_every_coordinate_of_the_counter_matters():
     )
     values = torch.cat([draw(1, 8, **(base | change)) for change in changes])
     assert len(values.flatten().unique()) == values.numel()
+
+
+@pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 2**34), (torch.float64, 2**33)])
+def test_components_end_where_the_counter_does(dtype, most):
+    """One more block would be the first one again."""
+    last = draw(3, 4, dtype, first_component=most - 4)
+    assert not torch.equal(last, draw(3, 4, dtype))
+    defined = torch.empty(1, 3, 4, dtype=dtype)
+    block = (most - 4) // philox.normals_per_block(dtype)
+    fill_normal_reference(defined, 11, Stream.INCREMENT, 0, 0, block, 1.0)
+    assert torch.equal(last, defined[0])
+    for first, components in ((most - 4, 5), (most, 1), (2**40, 1)):
+        with pytest.raises(ValueError, match=f"components are numbered.*got {first} and {components} more"):
+            draw(3, components, dtype, first_component=first)
+    with pytest.raises(ValueError, match=r"at most 2\*\*31 blocks"):
+        fill_normal(torch.empty(1, most // 2 + 1, dtype=dtype, device="meta"), seed=0, stream=0)
+
+
+def test_uniforms_and_streams_end_where_the_counter_does():
+    cpu = torch.device("cpu")
+    assert draw_uniform((1, 1), seed=0, stream=2**16 - 1, step=2**48 - 1, device=cpu).shape == (1, 1)
+    for shape, where, message in (
+        ((1, 1), {"step": 2**48}, "steps are numbered"),
+        ((1, 1), {"step": -1}, "steps are numbered"),
+        ((2**33, 1), {}, "particles are numbered"),
+        ((1, 2**34 + 1), {}, "components are numbered"),
+        ((1, 1), {"stream": 2**16}, r"streams are numbered from 0 to 2\*\*16 - 1; got 65536"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            draw_uniform(shape, **({"seed": 0, "stream": 0, "device": cpu} | where))
+    with pytest.raises(ValueError, match="streams are numbered"):
+        draw(1, 1, stream=-1)
+
+
+def test_derived_seeds_do_not_repeat():
+    indices = (0, 1, 2**16, 2**32, 2**32 + 1, 2**48 - 1)
+    assert len({derive_seed(5, index) for index in indices}) == len(indices)
+    for index in (2**48, -1, True, 1.0):
+        with pytest.raises(ValueError, match=r"index 0 to 2\*\*48 - 1; got index"):
+            derive_seed(5, index)
 
 
 @given(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from . import native, philox
 
-MAX_PARTICLES, MAX_STEPS = 2**32, 2**48
+MAX_PARTICLES, MAX_STEPS, MAX_STREAMS, MAX_BLOCKS = 2**32, 2**48, 2**16, 2**32
 _REFERENCE_BLOCKS = 1 << 18  # blocks drawn together by tensor operations: bounds their temporaries to some 50 MB
 
 
@@ -54,7 +54,9 @@ def fill_normal(
         threads: CPU threads to use; by default as many as the work is worth. The numbers are the same for any count.
     """
     steps_out = out if out.ndim == 3 else out.unsqueeze(0)
-    _check(steps_out, seed, step, first_particle, first_component)
+    _check_filled(steps_out)
+    check_range(seed, step, steps_out.shape[0], first_particle, steps_out.shape[1])
+    check_components(stream, first_component, steps_out.shape[2], philox.normals_per_block(out.dtype))
     if out.numel() == 0:
         return out
     first_block = first_component // philox.normals_per_block(out.dtype)
@@ -100,8 +102,9 @@ def fill_normal_reference(
 
 def draw_uniform(shape: tuple[int, int], *, seed: int, stream: int, step: int = 0, device: torch.device) -> Tensor:
     """Uniform float64 numbers in (0, 1) with 32 random bits, (particles, components)."""
-    check_seed(seed)
     particles, components = shape
+    check_range(seed, step, 1, 0, particles)
+    check_components(stream, 0, components, 4)
     blocks = -(-components // 4)
     where = {"seed": seed, "stream": int(stream)}
     kernel = native.library() if device.type == "cpu" else None
@@ -144,8 +147,12 @@ class StepNormals:
 
 
 def derive_seed(seed: int, index: int) -> int:
-    """The ``index``-th of a sequence of seeds that a seed stands for."""
+    """The ``index``-th of a sequence of seeds that a seed stands for, from 0 to 2**48 - 1."""
     check_seed(seed)
+    if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < MAX_STEPS:
+        raise ValueError(
+            f"a seed stands for the seeds of index 0 to 2**48 - 1; got index {index!r}: derive from another seed"
+        )
     particle = step = torch.zeros(1, dtype=torch.long)
     words = philox.words(seed=seed, particle=particle, step=step + index, stream=int(Stream.SEED), block=particle)
     low, high = words.flatten()[:2].tolist()
@@ -169,7 +176,22 @@ def check_range(seed: int, step: int, steps: int, first_particle: int, particles
         raise ValueError(f"steps are numbered from 0 to 2**48 - 1; got {step} and {steps} more")
 
 
-def _check(out: Tensor, seed: int, step: int, first_particle: int, first_component: int) -> None:
+def check_components(stream: int, first: int, components: int, per_block: int) -> None:
+    """One clear error for components that the counter has no blocks for, and for what is no stream."""
+    if not 0 <= stream < MAX_STREAMS:
+        raise ValueError(f"streams are numbered from 0 to 2**16 - 1; got {stream}")
+    if first < 0 or first % 4:
+        raise ValueError(f"first_component starts a block: a multiple of 4; got {first}")
+    if first + components > MAX_BLOCKS * per_block:
+        raise ValueError(
+            f"components are numbered from 0 to 2**32 blocks of {per_block}, less one; got {first} and {components} "
+            "more: draw the rest from another stream, step or seed"
+        )
+    if components > MAX_BLOCKS // 2 * per_block:  # the kernel carries between its 32-bit digits
+        raise ValueError(f"one fill takes at most 2**31 blocks of {per_block} components; got {components}")
+
+
+def _check_filled(out: Tensor) -> None:
     if out.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"noise comes in float32 or float64; the tensor to fill is {out.dtype}")
     if out.ndim != 3 or not out.is_contiguous():
@@ -177,6 +199,3 @@ def _check(out: Tensor, seed: int, step: int, first_particle: int, first_compone
             "the tensor to fill must be contiguous, (particles, components) or (steps, particles, components); it has "
             f"shape {tuple(out.shape)} and strides {out.stride()}"
         )
-    check_range(seed, step, out.shape[0], first_particle, out.shape[1])
-    if first_component < 0 or first_component % 4:
-        raise ValueError(f"first_component starts a block: a multiple of 4; got {first_component}")
