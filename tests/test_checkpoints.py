@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from torchsrk.checkpoints import CheckpointError, _digest, load_checkpoint, save_checkpoint
+from torchsrk.files import is_unfinished, replace_file
 
 
 def trained():
@@ -170,3 +172,43 @@ while True:
     writer.wait()
     saved = load_checkpoint(file)
     assert (saved["x"] == saved["k"]).all()
+
+
+def test_threads_that_save_to_one_path(tmp_path):
+    """Eight threads save while another loads: what is there is always one of the states, whole."""
+    file, kept = tmp_path / "a", 50
+
+    def save(writer):
+        for k in range(kept):
+            number = float(kept * writer + k)
+            save_checkpoint(file, {"number": number, "x": torch.full((2000,), number)})
+
+    save_checkpoint(file, {"number": -1.0, "x": torch.full((2000,), -1.0)})
+    with ThreadPoolExecutor(8) as pool:
+        writers = [pool.submit(save, writer) for writer in range(8)]
+        loads = 0
+        while not all(writer.done() for writer in writers):
+            saved = load_checkpoint(file)
+            assert (saved["x"] == saved["number"]).all()
+            loads += 1
+        for writer in writers:
+            writer.result()
+    assert loads > 10
+    assert load_checkpoint(file)["number"] % kept == kept - 1  # some writer's last
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_unfinished_files_are_known_by_their_names(tmp_path, monkeypatch):
+    names = []
+
+    def killed(descriptor):
+        names.append({file.name for file in tmp_path.iterdir() if is_unfinished(file)})
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", killed)
+    for name in ("a", "a", "é" * 120):  # the last is as long as a file system allows, less a few bytes
+        with pytest.raises(KeyboardInterrupt):
+            replace_file(tmp_path / name, b"content")
+    assert [len(unfinished) for unfinished in names] == [1, 1, 1]
+    assert names[0] != names[1]
+    assert os.listdir(tmp_path) == []

@@ -34,18 +34,19 @@ def save_checkpoint(file: Path | str, state: Mapping[str, Any]) -> None:
 
 def load_checkpoint(file: Path | str, device: torch.device | str = "cpu") -> dict[str, Any]:
     """What ``save_checkpoint`` wrote; a CheckpointError for a file that is cut short, damaged or another's."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import SafetensorError
+    from safetensors.torch import load
 
     if not Path(file).exists():
         raise FileNotFoundError(f"there is no checkpoint {file}")
     if not Path(file).is_file():
         raise CheckpointError(f"{file} is not a file: remove it to start afresh")
     try:
-        with safe_open(file, framework="pt", device="cpu") as opened:
-            metadata = opened.metadata() or {}
-            if _KEY not in metadata:
-                raise CheckpointError(f"{file} is a safetensors file, but no checkpoint of torchsrk")
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        # Read at once: safetensors' own reader opens the path twice, and between the two another may replace the file.
+        content = Path(file).read_bytes()
+        tensors, metadata = load(content), _metadata(content)
+        if _KEY not in metadata:
+            raise CheckpointError(f"{file} is a safetensors file, but no checkpoint of torchsrk")
         digest, _, tree = metadata[_KEY].partition(" ")
         if digest != _digest(tree, tensors):
             raise ValueError("its content is not what was written")
@@ -60,6 +61,12 @@ def load_checkpoint(file: Path | str, device: torch.device | str = "cpu") -> dic
             "it to start afresh."
         ) from error
     return state
+
+
+def _metadata(content: bytes) -> dict[str, str]:
+    """What a safetensors file says beside its tensors: its first eight bytes are the length of a header in JSON."""
+    length = int.from_bytes(content[:8], "little")
+    return json.loads(content[8 : 8 + length]).get("__metadata__", {})
 
 
 def _digest(tree: str, tensors: Mapping[str, Tensor]) -> str:
