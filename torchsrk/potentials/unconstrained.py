@@ -47,7 +47,7 @@ class UnconstrainedPotential(Potential):
 
     def forward(self, x: Tensor) -> Tensor:
         check_dim(x, self.dim, "the unconstrained point")
-        free = x.reshape(*x.shape[:-1], *self._free_shape)
+        free = x.reshape(x.shape[:-1] + self._free_shape)
         point = self.transform(free)
         log_density = self.log_density(point)
         if not isinstance(log_density, Tensor) or log_density.shape != x.shape[:-1]:
@@ -63,7 +63,7 @@ class UnconstrainedPotential(Potential):
 
     def constrain(self, x: Tensor) -> Tensor:
         """T(x), (..., *event_shape), for x (..., dim)."""
-        return self.transform(x.reshape(*x.shape[:-1], *self._free_shape))
+        return self.transform(x.reshape(x.shape[:-1] + self._free_shape))
 
     def unconstrain(self, point: Tensor) -> Tensor:
         """The x with T(x) = point."""
