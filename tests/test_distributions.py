@@ -19,7 +19,7 @@ from torch.distributions import constraints
 from tests.memory import run_numbers
 from tests.problems import mixture
 from torchsrk.distributions import DiffusionDistribution
-from torchsrk.potentials import FunctionPotential, Potential
+from torchsrk.potentials import FunctionPotential, Potential, UnconstrainedPotential
 
 LEVEL = 1e-4
 TARGETS = {
@@ -180,6 +180,37 @@ def test_seeds():
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_an_expanded_copy_has_draws_of_its_own(warm_start):
+    """Neither those that the original made nor those that it will make; and the same ones in every run."""
+
+    def draws():
+        original = diffusion("gamma", num_steps=3, warm_start=warm_start)
+        drawn = [original.sample((6,))]
+        copies = [original.expand((2,)), original.expand((2,)), original.expand((5, 2))]
+        for _ in range(3):
+            drawn += [each.sample((6,)) for each in (original, *copies)]
+        return drawn
+
+    drawn = draws()
+    numbers = torch.cat([each.flatten() for each in drawn])
+    assert len(numbers.unique()) == len(numbers)
+    assert all(torch.equal(a, b) for a, b in zip(drawn, draws(), strict=True))
+
+
+def test_an_expanded_copy_keeps_warm_chains():
+    options = {"step_size": 1e-6, "num_steps": 1, "seed": 0, "warm_start": True}
+    starts = torch.tensor([[40.0, 50.0], [60.0, 70.0], [80.0, 90.0]])
+    warm = DiffusionDistribution(TARGETS["gamma"](), initial=starts, **options)
+    warm.sample((3,))
+    wide = warm.expand((4, 2))
+    assert wide.state_dict()["chains"].shape == (3, 4, 2, 1)
+    torch.testing.assert_close(wide.sample((3,)), starts.unsqueeze(1).expand(3, 4, 2), rtol=0.02, atol=0.0)
+    # What starts every chain is not taken for a start of every entry of the batch.
+    cold = DiffusionDistribution(TARGETS["gamma"](), initial=starts, **options).expand((3, 2))
+    torch.testing.assert_close(cold.sample((3,)), starts.unsqueeze(1).expand(3, 3, 2), rtol=0.02, atol=0.0)
+
+
 def test_chains():
     chained = diffusion("gamma", chain_length=10, thin=25)
     draws = chained.sample((4001,))
@@ -294,6 +325,114 @@ def test_initial_points():
     assert len(from_law[:, 0].unique()) == 3
     with pytest.raises(ValueError, match="don't broadcast to 3 chains"):
         DiffusionDistribution(TARGETS["gamma"](), initial=torch.ones(5), seed=0, **options).sample((3,))
+
+
+@pytest.mark.parametrize(
+    "initial",
+    [
+        D.Uniform(40.0, 41.0),  # of scalars
+        D.Uniform(torch.full((1,), 40.0), torch.full((1,), 41.0)),
+        D.Uniform(torch.full((3,), 40.0), torch.full((3,), 41.0)),
+        D.Uniform(torch.full((5, 3), 40.0), torch.full((5, 3), 41.0)),
+        D.Independent(D.Uniform(torch.full((3,), 40.0), torch.full((3,), 41.0)), 1),
+    ],
+    ids=lambda initial: str(tuple(initial.batch_shape + initial.event_shape)),
+)
+@pytest.mark.parametrize("chains", [1, 3, 5, 7])
+def test_every_chain_and_entry_has_a_start_of_its_own(initial, chains):
+    """As many chains as entries of the batch, or of a point, are no special case."""
+    target = D.Independent(D.Gamma(torch.full((5, 3), 40.0), torch.ones(5, 3)), 1)
+    far = DiffusionDistribution(target, initial=initial, num_steps=1, step_size=1e-9, seed=0)
+    draws = far.sample((chains,))
+    assert ((draws > 39.9) & (draws < 41.1)).all()
+    starts = far._initial_points(chains, 0)
+    assert starts.shape == (chains, 5, 3)
+    assert len(starts.unique()) == starts.numel()
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (1, 3), (5, 1), (5, 3), (1, 5, 3), (7, 5, 3), (7, 1, 1)])
+def test_shapes_of_given_starts(shape):
+    target = D.Independent(D.Gamma(torch.full((5, 3), 40.0), torch.ones(5, 3)), 1)
+    given = torch.linspace(30.0, 50.0, math.prod(shape)).reshape(shape)
+    draws = DiffusionDistribution(target, initial=given, num_steps=1, step_size=1e-9, seed=0).sample((7,))
+    torch.testing.assert_close(draws, given.expand(7, 5, 3), rtol=1e-3, atol=0.0)
+
+
+@pytest.mark.parametrize(
+    "initial",
+    [
+        *(torch.ones(shape) for shape in ((7, 3), (7,), (6, 5, 3), (1, 7, 5, 3), (7, 5))),
+        *(D.Gamma(torch.ones(shape), 1.0) for shape in ((7, 3), (7, 5, 3), (5,))),
+        D.Dirichlet(torch.ones(2)),
+    ],
+    ids=lambda initial: str(tuple(getattr(initial, "shape", None) or initial.batch_shape + initial.event_shape)),
+)
+def test_starts_of_other_shapes_are_refused(initial):
+    target = D.Independent(D.Gamma(torch.ones(5, 3), torch.ones(5, 3)), 1)
+    with pytest.raises(ValueError, match="don't broadcast to"):
+        DiffusionDistribution(target, initial=initial, num_steps=1, step_size=1e-3, seed=0).sample((7,))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_angles(dtype):
+    """Draws of a von Mises law are on one turn, however far the chains went."""
+    centre, concentration = torch.tensor([0.5, 3.0], dtype=dtype), torch.tensor([1.0, 0.3], dtype=dtype)
+    options = {"step_size": 0.25, "num_steps": 60, "seed": 1, "warm_start": True}
+    angles = DiffusionDistribution(D.VonMises(centre, concentration), **options)
+    for _ in range(3):
+        draws = angles.sample((3000,)).double()
+        assert ((draws > -math.pi) & (draws <= math.pi)).all()
+        assert angles.state_dict()["chains"].abs().max() < 3.15
+    for i in range(2):
+        law = stats.vonmises(float(concentration[i]), loc=float(centre[i]))
+        # On (-π, π] the law's distribution function, from -π on.
+        cumulative = lambda x, law=law: law.cdf(x) - law.cdf(-math.pi)  # noqa: E731
+        assert stats.kstest(draws[:, i].numpy(), cumulative).pvalue > LEVEL
+    pair = D.Independent(D.VonMises(centre, concentration), 1)
+    mixed = D.MixtureSameFamily(D.Categorical(torch.ones(2, dtype=dtype)), D.VonMises(centre, concentration))
+    for target in (pair, mixed):
+        far = DiffusionDistribution(target, step_size=30.0, num_steps=3, seed=0, integrator="em")
+        assert far.rsample((500,)).abs().max() < math.pi
+    with pytest.raises(ValueError, match="sample the angles"):
+        DiffusionDistribution(D.TransformedDistribution(pair, D.AffineTransform(0.0, 2.0)), **options)
+
+
+SUPPORTS = {
+    "π": ((), constraints.interval(-math.pi, math.pi)),
+    "half open": ((), constraints.half_open_interval(-math.pi, math.pi)),
+    "tensors": ((2,), constraints.independent(constraints.interval(torch.zeros(2), torch.tensor([1.0, 1e-3])), 1)),
+    "unit": ((), constraints.unit_interval),
+    "positive": ((), constraints.positive),
+    "above": ((), constraints.greater_than(1000.0)),
+    "from": ((), constraints.greater_than_eq(0.1)),
+    "below": ((), constraints.less_than(-0.1)),
+    "simplex": ((100,), constraints.simplex),
+    "cholesky": ((3, 3), constraints.lower_cholesky),
+    "covariance": ((3, 3), constraints.positive_definite),
+    "correlation": ((20, 20), constraints.corr_cholesky),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", SUPPORTS)
+def test_draws_are_in_the_support_whatever_rounding_does(name, dtype):
+    event_shape, support = SUPPORTS[name]
+    potential = UnconstrainedPotential(lambda x: x, event_shape, support)
+    x = torch.randn(500, potential.dim, generator=torch.Generator().manual_seed(0)).to(dtype)
+    for spread in (1.0, 10.0) if "c" in name else (1.0, 10.0, 80.0, 1e4):
+        points = potential.constrain(
+            -spread * x.abs() if name in ("positive", "above", "from", "below") else spread * x
+        )
+        assert support.check(points).all(), spread
+        if points.ndim == 1:
+            assert support.check(points.double()).all()
+
+
+def test_draws_that_overflow_are_refused():
+    gamma = diffusion("gamma", num_steps=1)
+    for value in (math.inf, -1.0):
+        with pytest.raises(ValueError, match=r"too large or too small for torch.float64.*a smaller step size"):
+            gamma._check_inside(torch.tensor([1.0, value]))
 
 
 def test_composes():

@@ -15,8 +15,10 @@ from .brownian import Stream, fill_normal
 from .brownian.noise import check_seed, derive_seed
 from .integrators import Integrator, integrator_named
 from .potentials import Potential, UnconstrainedPotential
+from .potentials.angles import is_angle, wrapped
 from .sampling import check_step_size, integrate, sample
 from .sde import Langevin
+from .starts import drawn_starts, given_starts, with_more_dimensions
 from .transforms import is_transformed, outside_transforms
 
 Target = Potential | Distribution | Callable[[Tensor], Tensor]
@@ -27,7 +29,11 @@ class DiffusionDistribution(Distribution):
     the step size and with the number of steps.
 
     Every draw is a particle of its own, with its own start and noise, unless ``chain_length`` says otherwise. A target
-    on a constrained space is sampled in an unconstrained one, through ``torch.distributions.biject_to``.
+    on a constrained space is sampled in an unconstrained one, through ``torch.distributions.biject_to``. Every draw is
+    in the support, strictly inside where that is an interval; angles (``VonMises``) are in (-π, π].
+
+    ``copy.deepcopy`` and ``pickle`` give the same distribution at the same place, which makes the same draws from there
+    on; ``expand`` gives one with draws of its own.
 
     Args:
         target: a log density, up to a constant, as a callable from points (..., *event_shape) to (...); a Potential,
@@ -37,13 +43,16 @@ class DiffusionDistribution(Distribution):
         batch_shape: for a callable or a Potential with batched parameters: it is given points
             (..., *batch_shape, *event_shape), and all its targets are sampled in one go.
         support: of a callable or a Potential, as a constraint; by default all of ℝⁿ.
-        initial: where particles start: a tensor that broadcasts to (*batch_shape, *event_shape) with the chains in
-            front, a distribution of points, or None for a standard normal in unconstrained space.
+        initial: where particles start. A tensor of as many dimensions as (*batch_shape, *event_shape), or fewer,
+            broadcasts to that and is where all chains start; with one dimension more, that is the first, and holds a
+            start for every chain. A distribution of one point, which broadcasts likewise, is drawn from for every
+            chain and every entry of the batch. None is a standard normal in unconstrained space.
         chain_length, thin: take so many draws from every chain, ``thin`` steps apart, the first after ``num_steps``.
             They depend on one another.
         warm_start: later calls go on from where the chains of the last one stopped; see ``state_dict``.
         seed: makes draws independent of torch's global generator: they depend on the seed and on how many calls came
-            before. By default every call takes a seed from the generator, so that ``torch.manual_seed`` repeats them.
+            before, to ``sample``, ``rsample`` and ``expand``. By default every call takes a seed from the generator, so
+            that ``torch.manual_seed`` repeats them.
         compile, progress: as for ``torchsrk.sample``.
     """
 
@@ -86,6 +95,7 @@ class DiffusionDistribution(Distribution):
         log_density, batch, event, self._support = _described(target, event_shape, batch_shape, support)
         self._sde = Langevin(_potential(target, log_density, batch, event, self._support))
         integrator_named(integrator).check(self._sde)
+        self._is_angle = isinstance(target, Distribution) and is_angle(target)
         self._calls = 0
         self._chains: Tensor | None = None  # (chains, *batch_shape, dim), where the last call left them
         super().__init__(batch, event, validate_args=validate_args)
@@ -135,6 +145,10 @@ class DiffusionDistribution(Distribution):
         return self._draw(Size(sample_shape), differentiable=True)
 
     def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> DiffusionDistribution:
+        """The same targets in a larger batch, with draws of its own: if seeded, from a seed that no call shares.
+
+        Warm chains go along. Those of new entries of the batch go on from the same points, with noise of their own.
+        """
         new = self._get_checked_instance(DiffusionDistribution, _instance)
         torch.empty(self.batch_shape).expand(batch_shape)  # raises torch's own error where it can't be
         is_distribution = isinstance(self.target, Distribution)
@@ -147,16 +161,25 @@ class DiffusionDistribution(Distribution):
             event_shape=None if is_distribution else self.event_shape,
             batch_shape=None if is_distribution else batch_shape,
             support=None if is_distribution else self._support,
-            initial=self.initial,
+            initial=self._expanded_initial(len(batch_shape)),
             chain_length=self.chain_length,
             thin=self.thin,
             warm_start=self.warm_start,
-            seed=self.seed,
+            seed=None if self.seed is None else self._next_seed(),
             compile=self.compile,
             progress=self.progress,
             validate_args=self._validate_args,
         )
+        if self._chains is not None:
+            chains = with_more_dimensions(self._chains, len(batch_shape) - len(self.batch_shape))
+            new._chains = chains.expand(len(chains), *batch_shape, chains.shape[-1]).clone()
         return new
+
+    def _expanded_initial(self, batch_rank: int) -> Tensor | Distribution | None:
+        """A start for every chain stays that: its first dimension is not one of the batch."""
+        if isinstance(self.initial, Tensor) and self.initial.ndim > len(self.batch_shape) + len(self.event_shape):
+            return with_more_dimensions(self.initial, batch_rank - len(self.batch_shape))
+        return self.initial
 
     def __repr__(self) -> str:
         name = type(self.target).__name__ if isinstance(self.target, (nn.Module, Distribution)) else "log density"
@@ -204,9 +227,11 @@ class DiffusionDistribution(Distribution):
             return start.new_empty(self._extended_shape(sample_shape))
         kept = self._run(start, seed, differentiable)
         if self.warm_start:
-            ended = kept[-1].detach()
+            ended = self._near(kept[-1].detach())
             self._chains = ended if self._chains is None else torch.cat((ended, self._chains[chains:]))
-        return self._constrain(kept.transpose(0, 1).flatten(0, 1)[:draws]).reshape(self._extended_shape(sample_shape))
+        points = self._constrain(kept.transpose(0, 1).flatten(0, 1)[:draws])
+        self._check_inside(points.detach())
+        return points.reshape(self._extended_shape(sample_shape))
 
     def _run(self, start: Tensor, seed: int, differentiable: bool) -> Tensor:
         """The kept states, (chain_length, chains, *batch_shape, dim)."""
@@ -250,22 +275,18 @@ class DiffusionDistribution(Distribution):
         return start if going_on is None else torch.cat((going_on, start[len(going_on) :]))
 
     def _initial_points(self, chains: int, seed: int) -> Tensor:
+        """(chains, *batch_shape, *event_shape)."""
+        shape = self.batch_shape + self.event_shape
         if isinstance(self.initial, Distribution):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
-                points = self.initial.sample((chains,))
+                points = drawn_starts(self.initial, chains, shape)
         else:
             assert self.initial is not None
-            points = self.initial.detach()
+            points = given_starts(self.initial.detach(), chains, shape)
         if self._validate_args and not bool(self._support.check(points).all()):
             raise ValueError(f"there are initial points outside the support, {self._support}")
-        try:
-            return points.expand(chains, *self.batch_shape, *self.event_shape)
-        except RuntimeError:
-            raise ValueError(
-                f"initial points of shape {tuple(points.shape)} don't broadcast to {chains} chains of "
-                f"{tuple(self.batch_shape + self.event_shape)}"
-            ) from None
+        return points
 
     def _next_seed(self) -> int:
         if self.seed is None:
@@ -274,7 +295,20 @@ class DiffusionDistribution(Distribution):
         return derive_seed(self.seed, self._calls - 1)
 
     def _constrain(self, x: Tensor) -> Tensor:
-        return self._potential.constrain(x) if isinstance(self._potential, UnconstrainedPotential) else x
+        points = self._potential.constrain(x) if isinstance(self._potential, UnconstrainedPotential) else x
+        return wrapped(points) if self._is_angle else points
+
+    def _near(self, x: Tensor) -> Tensor:
+        """Warm chains of angles, which would wander ever farther from 0, taken back by whole turns."""
+        return wrapped(x) if self._is_angle else x
+
+    def _check_inside(self, points: Tensor) -> None:
+        inside = self._support.check(points)
+        if not bool(inside.all()) or not bool(points.isfinite().all()):
+            raise ValueError(
+                f"there are draws too large or too small for {points.dtype} to hold them inside the support, "
+                f"{self._support}: take a target in float64, a smaller step size, or another parametrisation"
+            )
 
     def _unconstrain(self, points: Tensor) -> Tensor:
         return self._potential.unconstrain(points) if isinstance(self._potential, UnconstrainedPotential) else points

@@ -15,7 +15,8 @@ class DistributionPotential(Potential):
     The distribution has no batch shape: one with ``batch_shape=(dim,)``, such as Normal(zeros, ones), becomes a
     density on ℝⁿ through ``torch.distributions.Independent(d, 1)``. A scalar distribution takes x of shape (..., 1).
     Its parameters stay its own: they are differentiated through, but not registered here, and don't move with
-    ``.to``.
+    ``.to``. A density of angles (VonMises) is periodic: a diffusion's states are then angles up to whole turns, which
+    DiffusionDistribution takes off.
     """
 
     dim: int

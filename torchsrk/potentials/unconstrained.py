@@ -12,6 +12,7 @@ from torch.distributions import Transform, biject_to, constraints
 from torch.distributions.transforms import ComposeTransform
 
 from .base import Potential, check_dim
+from .interior import interior
 
 
 class UnconstrainedPotential(Potential):
@@ -62,8 +63,8 @@ class UnconstrainedPotential(Potential):
         return -(log_density + log_volume)
 
     def constrain(self, x: Tensor) -> Tensor:
-        """T(x), (..., *event_shape), for x (..., dim)."""
-        return self.transform(x.reshape(x.shape[:-1] + self._free_shape))
+        """T(x), (..., *event_shape), for x (..., dim); inside the support whatever x is, rounding or not."""
+        return interior(self.transform(x.reshape(x.shape[:-1] + self._free_shape)), self.support)
 
     def unconstrain(self, point: Tensor) -> Tensor:
         """The x with T(x) = point."""
