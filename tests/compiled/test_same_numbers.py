@@ -82,6 +82,18 @@ def test_time_dependent_coefficients():
         assert_same(*both(sde, start(SIDE_BY_SIDE, 2), scheme, step_size=0.2))
 
 
+@pytest.mark.parametrize("matrix", [False, True])
+def test_additive_noise_that_moves_with_time(matrix):
+    tilt = torch.linspace(-1.0, 1.0, 6, dtype=torch.float64).view(2, 3) if matrix else 1.0
+
+    def diffusion(t, x):
+        return tilt * (1.0 + torch.sin(torch.as_tensor(3.0 * t, dtype=x.dtype)))
+
+    sde = SDE(lambda t, x: -x * t, diffusion, "additive", time_dependent=True)
+    for scheme in SCHEMES:
+        assert_same(*both(sde, start(SIDE_BY_SIDE, 2), scheme, step_size=0.2))
+
+
 def test_one_state_without_a_batch():
     assert_same(*both(Langevin(mixture(4)), torch.ones(4), "srk-ld"))
 

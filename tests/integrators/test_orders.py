@@ -11,7 +11,7 @@ import torch
 
 from tests.problems import mixture, sdes
 from torchsrk import SDE, SRKID, SRKLD, EulerMaruyama, ItoDiffusion, Langevin
-from torchsrk.brownian import Needs
+from torchsrk.brownian import Increment, Needs
 from torchsrk.integrators import Integrator
 from torchsrk.potentials import GaussianMixture, NonConvex
 from torchsrk.reference import local_deviation_orders, strong_order
@@ -56,6 +56,23 @@ def from_zoo(name):
     return sde, torch.linspace(-1.0, 1.0, 600 * dim).reshape(600, dim)
 
 
+def moving_noise():
+    """σ(t) a number; SRK-LD with σ(t)W has strong order 1 here."""
+    return SDE(lambda t, x: -x.sin(), swing, "additive", time_dependent=True), torch.linspace(-1.0, 1.0, 600).view(
+        600, 1
+    )
+
+
+def moving_matrix():
+    tilt = torch.linspace(-1.0, 1.0, 6).view(2, 3)
+    sde = SDE(lambda t, x: -x.pow(3) + t, lambda t, x: 0.3 + tilt * swing(t, x), "additive", time_dependent=True)
+    return sde, torch.linspace(-1.0, 1.0, 1200).view(600, 2)
+
+
+def swing(t, x):
+    return 1.0 + 0.8 * torch.sin(torch.as_tensor(6.0 * t, dtype=x.dtype))
+
+
 COARSE, FINE = (8, 16, 32, 64), (16, 32, 64, 128)
 STRONG = [
     # scheme, problem, step counts, claimed order, tolerance below and above
@@ -74,6 +91,12 @@ STRONG = [
     (EulerMaruyama(), lambda: from_zoo("additive"), COARSE, 1.0, 0.1, 0.1),
     (SRKID(), lambda: from_zoo("additive"), COARSE, 1.0, 0.1, 0.1),
     (SRKLD(), lambda: from_zoo("additive"), COARSE, 1.5, 0.1, 0.25),
+    # SRK-LD's error of order 2, from σ'', outweighs that of order 1.5 at these steps.
+    (EulerMaruyama(), moving_noise, FINE, 1.0, 0.1, 0.1),
+    (SRKID(), moving_noise, FINE, 1.0, 0.1, 0.1),
+    (SRKLD(), moving_noise, FINE, 1.5, 0.1, 0.6),
+    (EulerMaruyama(), moving_matrix, FINE, 1.0, 0.1, 0.1),
+    (SRKLD(), moving_matrix, FINE, 1.5, 0.1, 0.6),
     (SRKID(), lambda: from_zoo("skew"), COARSE, 1.0, 0.1, 0.1),
     (SRKID(), lambda: from_zoo("timed"), COARSE, 1.0, 0.1, 0.1),
 ]
@@ -97,6 +120,23 @@ def test_srk_ld_keeps_its_order_with_a_time_dependent_drift():
         SRKLD(), sde, torch.zeros(1000, 1), t1=1.0, num_steps=(32, 64, 128), fine_steps=1024, seed=1
     )
     assert 1.4 < estimate.order < 1.8
+
+
+def test_sigma_is_evaluated_again_only_where_it_moves():
+    times = []
+
+    def diffusion(t, x):
+        times.append(t)
+        return swing(t, x)
+
+    increment = Increment(0.1, torch.ones(2, 1), torch.ones(2, 1))
+    moving = SDE(lambda t, x: -x, diffusion, "additive", time_dependent=True)
+    SRKLD().step(moving, 0.5, torch.zeros(2, 1), increment)
+    assert set(times) == {0.5, 0.6}
+    still = [SDE(torch.neg, 1.0, "additive"), SDE(lambda t, x: -x, 1.0, "additive", time_dependent=True)]
+    assert not any(
+        sde.noise_varies for sde in (*still, *(sdes()[name][0] for name in ("langevin", "skew", "additive")))
+    )
 
 
 def test_without_levy_areas_srk_id_falls_back():

@@ -22,7 +22,9 @@ class SRKLD(Integrator):
     potential it reaches W₂ error ε in O(ε^(-2/3)) steps where Euler-Maruyama takes O(1/ε). Pick it to sample smooth
     densities with few, large steps. Eq. srk of the paper.
 
-    A time-dependent drift is met at times t, t and t + h, as if time were one more component of the state.
+    A time-dependent drift is met at times t, t and t + h, as if time were one more component of the state. Where σ
+    depends on time, σ(t)(W/2 + H) + σ(t + h)(W/2 - H) takes the place of σW in X': that is ∫σ dB for a σ linear in
+    time, and for others up to O(h^2.5). The stages have σ(t).
     """
 
     name = "srk-ld"
@@ -38,5 +40,10 @@ class SRKLD(Integrator):
         base = sde.plus_noise(x, t, x, H)
         second = sde.add_drift_(sde.plus_noise(base, t, x, W, _MINUS), t, x, h)
         first = sde.add_noise_(base, t, x, W, _PLUS)
-        moved = sde.add_drift_(sde.plus_noise(x, t, x, W), t, first, 0.5 * h)
+        if sde.noise_varies:
+            half = 0.5 * W
+            travelled = sde.add_noise_(sde.plus_noise(x, t, x, half + H), t + h, x, half - H)
+        else:
+            travelled = sde.plus_noise(x, t, x, W)
+        moved = sde.add_drift_(travelled, t, first, 0.5 * h)
         return sde.add_drift_(moved, t + h, second, 0.5 * h)

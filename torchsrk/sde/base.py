@@ -13,11 +13,16 @@ Time = float | Tensor
 
 
 class BaseSDE(nn.Module, ABC):
-    """An Itô SDE. Also speaks torchsde: ``torchsde.sdeint`` accepts any of these as it is."""
+    """An Itô SDE. Also speaks torchsde: ``torchsde.sdeint`` accepts any of these as it is.
+
+    Attributes:
+        noise_varies: σ may depend on time; False where it is known not to spares evaluations of it.
+    """
 
     sde_type = "ito"
     noise: NoiseType
     dim: int | None = None
+    noise_varies: bool = True
 
     @abstractmethod
     def drift(self, t: Time, x: Tensor) -> Tensor:

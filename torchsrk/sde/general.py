@@ -18,8 +18,9 @@ class SDE(BaseSDE):
         drift: x (..., dim) to (..., dim).
         diffusion: x to σ, in the form its noise type wants; for additive noise also a number or a (dim, brownian)
             tensor (an ``nn.Parameter`` is trained).
-        noise_type: "additive" σ constant; "diagonal" (..., dim), entry i a function of x_i alone; "scalar" (..., dim,
-            1); "isotropic" (...), σ = s(x)·I; "general" (..., dim, brownian).
+        noise_type: "additive" σ no function of x; "diagonal" (..., dim), entry i a function of x_i alone; "scalar"
+            (..., dim, 1); "isotropic" (...), σ = s(x)·I; "general" (..., dim, brownian). A diffusion that is seen to
+            be no function of that kind is refused when it is used.
         time_dependent: drift and diffusion are called as (t, x) instead of (x).
         columns: for "general" noise, an optional way to evaluate only what SRK-ID needs: points (..., brownian, dim) to
             (..., brownian, dim), row i being column i of σ at point i. Without it σ is evaluated whole at each point.
@@ -46,6 +47,7 @@ class SDE(BaseSDE):
         self.drift_function = drift
         self.diffusion_function = diffusion
         self.columns_function = columns
+        self.noise_varies = time_dependent and not isinstance(diffusion, _Constant)
 
     def drift(self, t: Time, x: Tensor) -> Tensor:
         value = self.drift_function(t, x) if self.time_dependent else self.drift_function(x)

@@ -29,6 +29,7 @@ class ItoDiffusion(BaseSDE):
     """
 
     skew: Callable[[Tensor], Tensor] | Tensor | None
+    noise_varies = False
 
     def __init__(
         self,

@@ -17,6 +17,8 @@ _SQRT2 = math.sqrt(2.0)
 class Langevin(BaseSDE):
     """dX = -∇f(X) dt + √2 dB: its law converges to the density exp(-f)."""
 
+    noise_varies = False
+
     def __init__(self, potential: Potential) -> None:
         super().__init__()
         check_potential(potential)

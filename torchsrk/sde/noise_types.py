@@ -64,7 +64,7 @@ class NoiseType(ABC):
 
 
 class Additive(NoiseType):
-    """σ constant: a number times the identity, or a matrix."""
+    """σ the same at all x: a number times the identity, or a matrix. It may depend on time."""
 
     name, torchsde_name, commutative, constant = "additive", "additive", True, True
     returns = "a number or a constant (dim, brownian) matrix"
