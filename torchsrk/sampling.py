@@ -23,6 +23,7 @@ from .integrators import Integrator, integrator_named
 from .potentials.base import is_stateful
 from .recompute import recomputed
 from .sde import BaseSDE
+from .sde.probe import check_structure
 from .transforms import below_transforms, outside_transforms, spread
 
 Callback = Callable[[int, Tensor], None]
@@ -433,4 +434,5 @@ def _check_problem(sde: BaseSDE, x0: Tensor, integrator: Integrator | str, step_
                 f"x0 is {x0.dtype} on {x0.device}, but the SDE's {name} is {tensor.dtype} on {tensor.device}: call "
                 f"sde.to(x0.device, x0.dtype), or x0.to the other way"
             )
+    check_structure(sde, x0)
     return scheme
