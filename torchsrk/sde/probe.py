@@ -29,7 +29,7 @@ def check_structure(sde: BaseSDE, x0: Tensor) -> None:
         return
     try:
         with torch.inference_mode(False), torch.no_grad():
-            fault = next(_faults(sde, x0.detach().clone()), None)
+            fault = next(_faults(sde, x0.detach()), None)
     except Exception:  # a diffusion that can't be called so, or not at these points: the run itself has the word
         return
     if fault is not None:
@@ -53,7 +53,7 @@ def _faults(sde: BaseSDE, x0: Tensor) -> Iterator[str]:
 def _pairs(x0: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """The first and the last state, and the first and one beside it: all with a leading dimension of 1."""
     rows = x0 if x0.ndim > 1 else x0.unsqueeze(0)
-    first, last = rows[:1], rows[-1:]
+    first, last = rows[:1].clone(), rows[-1:].clone()  # x0 may be an inference tensor
     steps = torch.linspace(0.05, 0.1, first.shape[-1], dtype=x0.dtype, device=x0.device)
     yield first, last
     yield first, first + steps * (1.0 + first.abs())
