@@ -1,5 +1,6 @@
 """What can't be compiled runs eagerly, with the eager run's bits, after one warning that says why."""
 
+import hashlib
 import subprocess
 import sys
 
@@ -110,6 +111,57 @@ def test_a_cache_folder_that_others_could_write_to_is_refused(monkeypatch, tmp_p
     monkeypatch.setenv("TORCHSRK_CACHE", str(folder))
     with pytest.warns(RuntimeWarning, match="is not a folder that this user owns"):
         sample(Langevin(mixture(4)), torch.zeros(6, 4), integrator="em", compile=True, **OPTIONS)
+
+
+def full(*arguments):
+    raise OSError(28, "No space left on device")
+
+
+def with_a_folder_in_its_place(compile_as_it_is):
+    def compile_then(source, flags, library):
+        (library / "somebody's").mkdir(parents=True)
+        compile_as_it_is(source, flags, library)
+
+    return compile_then
+
+
+@pytest.mark.parametrize("problem", ["full", "a folder in its place", "not executable"])
+def test_a_cache_that_can_not_be_used(monkeypatch, tmp_path, problem):
+    monkeypatch.setenv("TORCHSRK_CACHE", str(tmp_path / "cache"))
+    if problem == "full":
+        monkeypatch.setattr(build.os, "replace", full)
+    elif problem == "a folder in its place":
+        monkeypatch.setattr(build, "_compile", with_a_folder_in_its_place(build._compile))
+    else:
+
+        def refuse(path):
+            raise OSError("failed to map segment from shared object")
+
+        monkeypatch.setattr(build.ctypes, "CDLL", refuse)
+    native.library()  # is there already
+    sde, x0 = Langevin(mixture(4)), torch.zeros(6, 4)
+    with pytest.warns(RuntimeWarning, match="can't be kept in .* or loaded from there .*: make room, or set TORCHSRK"):
+        compiled = sample(sde, x0, integrator="em", compile=True, **OPTIONS).final
+    assert torch.equal(compiled, sample(sde, x0, integrator="em", **OPTIONS).final)
+
+
+def test_a_library_of_another_machine_is_made_again(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHSRK_CACHE", str(tmp_path))
+    options = {"integrator": "em", "compile": True, **OPTIONS}
+    first = sample(Langevin(mixture(4)), torch.zeros(6, 4), **options).final
+    (library,) = tmp_path.iterdir()
+    content = b"of another machine"
+    library.unlink()  # it is loaded: to write into it would be to change the running program
+    library.write_bytes(content + hashlib.sha256(content).digest())
+    assert torch.equal(sample(Langevin(mixture(4)), torch.zeros(6, 4), **options).final, first)
+
+
+def test_a_folder_for_one_process_is_gone_with_it(tmp_path):
+    (tmp_path / "home").write_text("")  # where no cache folder can be made
+    environment = {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+    command = [sys.executable, "-W", "error", "-c", RUN, "compile"]
+    subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert not list(tmp_path.glob("torchsrk*"))
 
 
 RUN = """
