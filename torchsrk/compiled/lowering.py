@@ -82,8 +82,6 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
     names = dict(zip(placeholders, ("x", *noise, "t"), strict=True))
     made_here: set[fx.Node] = set()
     for node in graph.nodes:
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            raise CannotCompile(f"a step draws random numbers of its own, by {node.target}")
         depends = any(source in made_here for source in node.all_input_nodes)
         if node in names:
             writer.values[node] = _input(names[node], writer.shape(node))

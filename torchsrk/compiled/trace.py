@@ -141,6 +141,7 @@ def trace_step(
             # Twice: gradients are taken first, then writes in place become values. What the step reads is an input
             # of the second, so that writes to tensors made from it become values too.
             first = as_graph(step, *examples)
+            _check_repeatable(first)
             constants = _lift_constants(first)
             written_out = torch.func.functionalize(first, remove="mutations_and_views")
             with torch.no_grad():
@@ -152,6 +153,14 @@ def trace_step(
     if any(_writes(node) for node in module.graph.nodes):
         raise CannotCompile("a step writes to a tensor that it did not make")
     return TracedStep(module, particles, len(examples), tuple(constants), tuple(watch.reads))
+
+
+def _check_repeatable(module: fx.GraphModule) -> None:
+    for node in module.graph.nodes:
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            raise CannotCompile(f"a step draws random numbers of its own, by {node.target}")
+        if node.op == "get_attr" and not isinstance(operator.attrgetter(str(node.target))(module), Tensor):
+            raise CannotCompile("a step reads what is neither a tensor nor a number")
 
 
 def _lift_constants(module: fx.GraphModule) -> list[Tensor]:
