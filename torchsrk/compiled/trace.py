@@ -159,8 +159,9 @@ def _check_repeatable(module: fx.GraphModule) -> None:
     for node in module.graph.nodes:
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             raise CannotCompile(f"a step draws random numbers of its own, by {node.target}")
-        if node.op == "get_attr" and not isinstance(operator.attrgetter(str(node.target))(module), Tensor):
-            raise CannotCompile("a step reads what is neither a tensor nor a number")
+    read = [operator.attrgetter(str(node.target))(module) for node in module.graph.nodes if node.op == "get_attr"]
+    if not all(isinstance(value, Tensor) for value in read):
+        raise CannotCompile("a step reads what is neither a tensor nor a number")
 
 
 def _lift_constants(module: fx.GraphModule) -> list[Tensor]:
