@@ -23,6 +23,7 @@ bench-parts: $(INSTALLED)
 	$(BIN)/python scripts/bench_noise.py
 	$(BIN)/python scripts/bench_levy_area.py
 	$(BIN)/python scripts/bench_scoring.py
+	$(BIN)/python scripts/bench_check.py
 
 # Made again when a requirement or the noise kernel's source changes.
 $(INSTALLED): setup.py constraints.txt torchsrk/brownian/philox.c

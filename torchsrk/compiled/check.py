@@ -21,6 +21,7 @@ from ..brownian import Stream, fill_normal
 
 _STEPS = 2  # from 0, say, where a wrong sign does not show, the first one leads away
 _FIRST_ROWS = 16  # at least a tile: its lanes are all looked at
+_BLOCK_ROWS = 64  # of either end of a block
 _ULPS, _TIMES_NOISE, _JOLTS = 32.0, 16.0, 6
 
 
@@ -76,14 +77,25 @@ def check_rows(
 def check_block(
     eager: EagerSteps, compiled: CompiledRows, x: Tensor, row: int, first_step: int, longest_sum: int
 ) -> Difference | None:
-    """One step of a whole block of particles, just as an eager run would make it: its size may matter, too."""
+    """One step of a whole block of particles, just as an eager run would make it: its size may matter, too.
+
+    Its first rows and its last ones are compared.
+    """
     step = {"first": first_step, "last": first_step + 1}
-    found = compiled.advance_rows(x, row, **step)
+    if x.ndim == 1:
+        found = compiled.advance_rows(x, row, **step)
+        return _compare(lambda start: eager.advance(start, row, **step), x, found, longest_sum, [row])
+    rows = [*range(min(len(x), _BLOCK_ROWS)), *range(max(_BLOCK_ROWS, len(x) - _BLOCK_ROWS), len(x))]
+    head, tail = x[:_BLOCK_ROWS], x[_BLOCK_ROWS:][-_BLOCK_ROWS:]
+    parts = [compiled.advance_rows(head, row, **step)]
+    parts += [compiled.advance_rows(tail, row + len(x) - len(tail), **step)] if len(tail) else []
 
     def again(start: Tensor) -> Tensor:
-        return eager.advance(start, row, **step)
+        whole = x.clone()
+        whole[rows] = start
+        return eager.advance(whole, row, **step)[rows]
 
-    return _compare(again, x, found, longest_sum, range(row, row + (len(x) if x.ndim > 1 else 1)))
+    return _compare(again, x[rows], torch.cat(parts), longest_sum, [row + place for place in rows])
 
 
 def _compare_copies(

@@ -24,7 +24,7 @@ from ..sde import BaseSDE
 from . import build
 from .fingerprint import fingerprint
 from .lowering import StepCode, lower
-from .trace import CannotCompile, NoiseInput, TracedStep, noise_inputs, reason_of, trace_step
+from .trace import CannotCompile, NoiseInput, OperationCounter, TracedStep, noise_inputs, reason_of, trace_step
 from .writer import evaluate
 
 # Two counts of particles that no dimension of a problem is likely to have; steps traced with either must agree.
@@ -259,9 +259,10 @@ def forget(problem: Problem, reason: str | None = None) -> None:
 def _remembered(problem: Problem, kept: _Kept) -> tuple[Hashable, CompiledSteps]:
     """A program made now, and the key it is kept under."""
     start = time.perf_counter()
-    _warm_up(problem)
     key, seen = problem.key()
     try:
+        _warm_up(problem)
+        key, seen = problem.key()
         steps = _compile(problem, seen)
         if problem.key()[0] != key:
             raise CannotCompile("a step changes the SDE, or what its functions read")
@@ -276,15 +277,29 @@ def _remembered(problem: Problem, kept: _Kept) -> tuple[Hashable, CompiledSteps]
 
 
 def _warm_up(problem: Problem) -> None:
-    """One eager step, so that what the SDE's code keeps for later (a distribution's Cholesky factor, say) is kept with
-    its data: tracing has none."""
-    x = problem.state[:2] if problem.state.ndim > 1 else problem.state
-    W = x.new_zeros(*x.shape[:-1], problem.brownian)
+    """Eager steps of two and of three particles, before any trace.
+
+    So what the SDE's code keeps for later (a distribution's Cholesky factor, say) is kept with its data: tracing has
+    none. And code that loops over particles, as vmap does where it has no better way, is found out before it loops over
+    as many as a trace has.
+    """
+    operations = [_operations(problem, particles) for particles in (2, 3)]
+    if operations[0] != operations[1]:
+        raise CannotCompile("a step loops over its particles")
+
+
+def _operations(problem: Problem, particles: int) -> int | None:
+    """How many operations an eager step makes; None if it raises an error, as the run itself will."""
+    row = problem.state if problem.state.ndim == 1 else problem.state[0]
+    x = row.expand(particles, -1).clone()
+    W = x.new_zeros(particles, problem.brownian)
     needs = problem.scheme.required(problem.sde)
     H = W if needs is Needs.SPACE_TIME_AREA else None
     A = W.new_zeros(*W.shape, W.shape[-1]) if needs is Needs.LEVY_AREA else None
-    with torch.no_grad(), suppress(Exception):  # the run itself will raise it again
-        problem.scheme.step(problem.sde, 0.0, x.clone(), Increment(problem.step_size, W, H, A))
+    with torch.no_grad(), suppress(Exception), OperationCounter() as counter:
+        problem.scheme.step(problem.sde, 0.0, x, Increment(problem.step_size, W, H, A))
+        return counter.operations
+    return None
 
 
 def _check_state(state: Tensor) -> None:

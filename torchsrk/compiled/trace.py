@@ -121,7 +121,7 @@ def trace_step(
         *drawn, t = arguments
         given = {source.stream: tensor for source, tensor in zip(noise, drawn, strict=True)}
         W, A = given[Stream.INCREMENT], None
-        with torch.no_grad(), watch, _Limit():
+        with torch.no_grad(), watch:
             if needs is Needs.LEVY_AREA:
                 A = levy_area.sample_piece(W, step_size, _Given(given))
             moved = scheme.step(sde, t, x, Increment(step_size, W, given.get(Stream.SPACE_TIME_AREA), A))
@@ -186,21 +186,19 @@ def _writes(node: fx.Node) -> bool:
 # torch.fx puts its own methods in the place of nn.Module's while it traces: two at a time would leave one there.
 _TRACING = threading.RLock()
 
-# A loop over particles or over a long series makes so many that compiling what comes out would not end.
+# A loop over a long series makes so many that compiling what comes out would not end.
 _MOST_OPERATIONS = 20_000
 
 
-class _Limit(TorchDispatchMode):
-    """Ends a trace that grows without bound."""
+class OperationCounter(TorchDispatchMode):
+    """Counts the operations that are made within."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._operations = 0
+        self.operations = 0
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self._operations += 1
-        if self._operations > _MOST_OPERATIONS:
-            raise CannotCompile(f"a step makes more than {_MOST_OPERATIONS} operations, as a loop over particles does")
+        self.operations += 1
         return function(*args, **(kwargs or {}))
 
 
@@ -251,8 +249,12 @@ class _Watch(TorchFunctionMode):
         super().__init__()
         self.reads: list[tuple[Tensor, Tensor]] = []
         self.conditions: list[Tensor] = []
+        self._operations = 0
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._operations += 1
+        if self._operations > _MOST_OPERATIONS:
+            raise CannotCompile(f"a step makes more than {_MOST_OPERATIONS} operations")
         name = getattr(function, "__name__", "")
         if name in ("all", "_is_all_true") and len(args) == 1 and not kwargs and _called_by_a_distribution():
             if torch._C._functorch.is_functorch_wrapped_tensor(args[0]):
