@@ -8,7 +8,6 @@ import os
 import threading
 import time
 from collections.abc import Hashable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
@@ -288,18 +287,20 @@ def _warm_up(problem: Problem) -> None:
         raise CannotCompile("a step loops over its particles")
 
 
-def _operations(problem: Problem, particles: int) -> int | None:
-    """How many operations an eager step makes; None if it raises an error, as the run itself will."""
+def _operations(problem: Problem, particles: int) -> int:
+    """How many operations an eager step makes."""
     row = problem.state if problem.state.ndim == 1 else problem.state[0]
     x = row.expand(particles, -1).clone()
     W = x.new_zeros(particles, problem.brownian)
     needs = problem.scheme.required(problem.sde)
     H = W if needs is Needs.SPACE_TIME_AREA else None
     A = W.new_zeros(*W.shape, W.shape[-1]) if needs is Needs.LEVY_AREA else None
-    with torch.no_grad(), suppress(Exception), OperationCounter() as counter:
-        problem.scheme.step(problem.sde, 0.0, x, Increment(problem.step_size, W, H, A))
-        return counter.operations
-    return None
+    try:
+        with torch.no_grad(), OperationCounter() as counter:
+            problem.scheme.step(problem.sde, 0.0, x, Increment(problem.step_size, W, H, A))
+    except Exception as error:  # the user's own, as a rule, which the run will raise again
+        raise CannotCompile(f"a step of {particles} particles fails: {reason_of(error)}") from error
+    return counter.operations
 
 
 def _check_state(state: Tensor) -> None:
