@@ -282,7 +282,7 @@ def _warm_up(problem: Problem) -> None:
     none. And code that loops over particles, as vmap does where it has no better way, is found out before it loops over
     as many as a trace has.
     """
-    operations = [_operations(problem, particles) for particles in (2, 3)]
+    _, *operations = [_operations(problem, particles) for particles in (2, 2, 3)]  # the first fills what is kept
     if operations[0] != operations[1]:
         raise CannotCompile("a step loops over its particles")
 
