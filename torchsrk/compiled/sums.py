@@ -15,6 +15,7 @@ from .writer import Index, Shape, Value, Writer, loops, offset
 
 _PARTIAL_SUMS = 4  # so that an addition need not wait for the one before it
 _ACCUMULATORS = {True: 64, False: 8}  # sums of a matrix product at a time, for particles one by one or side by side
+_TERMS = {True: 4, False: 1}  # of each added at a time: of particles one by one, sums are kept in memory
 _BLOCK = 128  # terms added up on their own, so that the rounding of a long sum grows with its blocks and not its terms
 
 
@@ -164,12 +165,23 @@ def _product(
     def fill(name: str) -> str:
         def block(index: Index, entries: int) -> str:
             at = [f"({i} + r)" if d == last else i for d, i in enumerate(index)]
-            a, b = left(at, "k"), right(at, "k")
-            a, b = (b, a) if a[1] is Kind.NUMBER else (a, b)
-            each = f'_Pragma("GCC unroll 8") for (int r = 0; r < {entries}; r++)'
+
+            def term(k: str) -> str:
+                a, b = left(at, k), right(at, k)
+                a, b = (b, a) if a[1] is Kind.NUMBER else (a, b)
+                return f"{vector(a)} * {number(b)}"
+
+            hint = "omp simd" if writer.one_by_one else "GCC unroll 8"
+            each = f'_Pragma("{hint}") for (int r = 0; r < {entries}; r++)'
+            together = _TERMS[writer.one_by_one]
+            most = terms - terms % together
+            several = " + ".join(term(f"(k + {j})" if j else "k") for j in range(together))
+            adds = f"for (int k = 0; k < {most}; k += {together}) {{ {each} sum[r] += {several}; }} "
+            adds += (
+                f"for (int k = {most}; k < {terms}; k++) {{ {each} sum[r] += {term('k')}; }} " if most < terms else ""
+            )
             return (
-                f"{{ V sum[{entries}]; {each} sum[r] = {start(at)}; "
-                f"for (int k = 0; k < {terms}; k++) {{ {each} sum[r] += {vector(a)} * {number(b)}; }} "
+                f"{{ V sum[{entries}]; {each} sum[r] = {start(at)}; {adds}"
                 f"{each} {name}[{offset(shape, at)}] = sum[r]; }}"
             )
 
