@@ -294,6 +294,17 @@ def test_what_distributions_keep_for_later_keeps_its_data():
     torch.testing.assert_close(run(sde, start(), compile=True), run(sde, start()))
 
 
+def test_an_ulp_may_break_what_a_distribution_asks_for():
+    """A value of 1 is in Bernoulli's support, and one moved by an ulp is not: the check must not trip over that."""
+
+    def drift(x):
+        ones = torch.ones_like(x)
+        return ((x + 1e6) - 1e6) * distributions.Bernoulli(logits=x).log_prob(ones)
+
+    sde, x0 = SDE(drift, 0.1, "additive"), start().float()
+    torch.testing.assert_close(run(sde, x0, compile=True), run(sde, x0), rtol=1e-3, atol=1e-3)
+
+
 def test_the_noise_of_operations_is_that_of_rounding():
     x = torch.linspace(0.5, 1.5, 12, dtype=torch.float64).view(4, 3)
     noise = check._noise_of_operations(lambda y: (y + 1e8) - 1e8, x, (x + 1e8) - 1e8)
