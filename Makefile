@@ -13,7 +13,7 @@ test: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2
 
 # Beside other libraries, in an environment that holds them all; writes BENCHMARKS.md.
 bench: $(BENCH_INSTALLED)

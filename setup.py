@@ -50,7 +50,7 @@ setup(
     ],
     extras_require={
         "dev": [
-            *("pytest>=8", "hypothesis>=6.100", "scipy>=1.11", "ruff>=0.6", "mypy>=1.10"),
+            *("pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "scipy>=1.11", "ruff>=0.6", "mypy>=1.10"),
             *("types-tqdm", "types-PyYAML", *EXAMPLES),
         ],
         "examples": EXAMPLES,

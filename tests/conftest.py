@@ -1,9 +1,13 @@
-"""Every test starts from float64 and the thread count the machine has."""
+"""Every test starts from float64 and the thread count the machine has, or one where processes share out the tests."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 import torch
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)

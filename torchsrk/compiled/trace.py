@@ -167,11 +167,11 @@ def _check_repeatable(module: fx.GraphModule) -> None:
 def _lift_constants(module: fx.GraphModule) -> list[Tensor]:
     """Make the tensors that a graph holds its last inputs, and return them."""
     graph, lifted = module.graph, dict[str, fx.Node]()
-    start = next(node for node in graph.nodes if node.op != "placeholder")
+    inputs = [node for node in graph.nodes if node.op == "placeholder"]
     for node in [node for node in graph.nodes if node.op == "get_attr"]:
         name = str(node.target)
         if name not in lifted:
-            with graph.inserting_before(start):
+            with graph.inserting_after([*inputs, *lifted.values()][-1]):
                 lifted[name] = graph.placeholder(f"constant_{len(lifted)}")
         node.replace_all_uses_with(lifted[name])
         graph.erase_node(node)
