@@ -140,7 +140,7 @@ def plant_misbehaviour():
 
 
 def test_crashes_and_hangs_cost_one_program_each(tmp_path):
-    options = {"dtype": "both", "jobs": 2, "folder": tmp_path, "timeout": 1.0, "setup": plant_misbehaviour}
+    options = {"dtype": "both", "jobs": 2, "folder": tmp_path, "timeout": 8.0, "setup": plant_misbehaviour}
     results = {result.seed: result.kind for result in examine_all([1, 2], **options)}
     assert results == {1: "crash", 2: "timeout"}
 
