@@ -101,3 +101,17 @@ def networks(dim: int) -> SDE:
         nn.Unflatten(-1, (dim, 1)), nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1), nn.Flatten(-2), nn.Sigmoid()
     )
     return SDE(drift, scale, "diagonal")
+
+
+class Scaled(torch.autograd.Function):
+    """x·w, by hand."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x * w
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, w = ctx.saved_tensors
+        return gradient * w, (gradient * x).sum(tuple(range(x.ndim - 1)))

@@ -522,3 +522,13 @@ def test_bad_input(name):
     attempt, error, message = BAD[name]
     with pytest.raises(error, match=message):
         attempt()
+
+
+def test_starts_are_checked_whatever_torchs_default_is(monkeypatch):
+    """torch.compile turns it off for the whole process at its first use."""
+    monkeypatch.setattr(D.Distribution, "_validate_args", False)
+    attempt, error, message = BAD["initial outside"]
+    with pytest.raises(error, match=message):
+        attempt()
+    with pytest.raises(ValueError, match="infinite or NaN"):
+        diffusion("gamma", initial=torch.tensor([1.0, -1.0]), validate_args=False).expand((3, 2)).sample()

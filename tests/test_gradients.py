@@ -4,27 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from tests.problems import networks
+from tests.problems import Scaled, networks
 from torchsrk import SDE, ItoDiffusion, Langevin, NonFiniteStateError, integrate
 from torchsrk.brownian import FreshNoise, Needs
 from torchsrk.potentials import FunctionPotential, NonConvex
 
 STEP_SIZE, STEPS, SEED = 0.05, 10, 3
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
-
-
-class Scaled(torch.autograd.Function):
-    """x·w, by hand."""
-
-    @staticmethod
-    def forward(ctx, x, w):
-        ctx.save_for_backward(x, w)
-        return x * w
-
-    @staticmethod
-    def backward(ctx, gradient):
-        x, w = ctx.saved_tensors
-        return gradient * w, (gradient * x).sum(tuple(range(x.ndim - 1)))
 
 
 class Holding(nn.Module):

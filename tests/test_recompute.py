@@ -4,27 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from tests.problems import minibatch, networks
+from tests.problems import Scaled, minibatch, networks
 from torchsrk import SDE, ItoDiffusion, Langevin, integrate
 from torchsrk.potentials import FunctionPotential, NonConvex
 from torchsrk.recompute import recomputed
 
 OPTIONS = {"step_size": 0.05, "seed": 0}
 TIMES = (0.0, 0.2, 0.5)  # ten steps, in pieces of four
-
-
-class Scaled(torch.autograd.Function):
-    """x·w, by hand."""
-
-    @staticmethod
-    def forward(ctx, x, w):
-        ctx.save_for_backward(x, w)
-        return x * w
-
-    @staticmethod
-    def backward(ctx, gradient):
-        x, w = ctx.saved_tensors
-        return gradient * w, (gradient * x).sum(tuple(range(x.ndim - 1)))
 
 
 def parameter_in_a_closure(w):

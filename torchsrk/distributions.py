@@ -168,7 +168,7 @@ class DiffusionDistribution(Distribution):
             seed=None if self.seed is None else self._next_seed(),
             compile=self.compile,
             progress=self.progress,
-            validate_args=self._validate_args,
+            validate_args=vars(self).get("_validate_args"),
         )
         if self._chains is not None:
             chains = with_more_dimensions(self._chains, len(batch_shape) - len(self.batch_shape))
@@ -284,7 +284,8 @@ class DiffusionDistribution(Distribution):
         else:
             assert self.initial is not None
             points = given_starts(self.initial.detach(), chains, shape)
-        if self._validate_args and not bool(self._support.check(points).all()):
+        # Not by torch's default, which the first use of torch.compile in a process turns off.
+        if vars(self).get("_validate_args", True) and not bool(self._support.check(points).all()):
             raise ValueError(f"there are initial points outside the support, {self._support}")
         return points
 
