@@ -2,7 +2,7 @@
 
 from .integrators import SRKID, SRKLD, EulerMaruyama, Integrator
 from .sampling import NonFiniteStateError, Run, integrate, sample
-from .sde import SDE, ItoDiffusion, Langevin
+from .sde import SDE, ItoDiffusion, Langevin, UnderdampedLangevin
 
 __version__ = "0.1.0"
 
@@ -16,6 +16,7 @@ __all__ = [
     "Langevin",
     "NonFiniteStateError",
     "Run",
+    "UnderdampedLangevin",
     "integrate",
     "sample",
 ]

@@ -16,9 +16,8 @@ from itertools import combinations_with_replacement
 import torch
 from torch import Tensor
 
-from .brownian import BrownianPath, Increment, Needs
+from .brownian import BrownianPath, Increment, Needs, start_normals
 from .integrators import SRKID, SRKLD, Integrator, integrator_named
-from .sampling import integrate
 from .sde import BaseSDE
 
 
@@ -153,9 +152,14 @@ def local_deviation_orders(
 
 
 def _solve(scheme: Integrator, sde: BaseSDE, x0: Tensor, path: BrownianPath, num_steps: int) -> Tensor:
+    """The SDE's state at path.t1, (..., width): the position, and a velocity where there is one."""
+    dt = (path.t1 - path.t0) / num_steps
+    normals = start_normals(path.seed)
     with torch.no_grad():
-        dt = (path.t1 - path.t0) / num_steps
-        return integrate(sde, x0, (path.t0, path.t1), integrator=scheme, step_size=dt, path=path)[-1]
+        state = scheme.init(sde, path.t0, x0, dt, normals)
+        for number, increment in enumerate(path.increments(num_steps, scheme.required(sde))):
+            state = scheme.step(sde, path.t0 + number * dt, state, increment)
+    return state[..., : sde.start(x0, normals).shape[-1]]
 
 
 def _torchsde_solution(sde: BaseSDE, x0: Tensor, path: BrownianPath, method: str) -> Tensor:
@@ -202,7 +206,7 @@ def _local_deviations(
     shape = (*x0.shape[:-1], sde.brownian_dim(x0))
     path = BrownianPath(shape, num_steps=fine_steps, seed=seed, t1=h, dtype=starts.dtype, device=starts.device)
     deviation = _solve(scheme, sde, x0, path, 1) - fine_solution(sde, x0, path)
-    return deviation, path.increment(0, 0.0, h, Needs.LEVY_AREA)
+    return deviation, path.increment(0, 0.0, h, Needs.SPACE_TIME_AREA | Needs.LEVY_AREA)
 
 
 def _squared_mean(deviation: Tensor, increment: Increment) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,6 @@
 """Brownian motion: the only place where torchsrk draws random numbers."""
 
-from .fresh import FreshNoise
+from .fresh import FreshNoise, start_normals
 from .increment import Increment, Needs
 from .levy_area import FourierLevyArea, LevyArea, MrongowiusRoesslerLevyArea, WiktorssonLevyArea
 from .noise import StepNormals, Stream, fill_normal
@@ -18,4 +18,5 @@ __all__ = [
     "Stream",
     "WiktorssonLevyArea",
     "fill_normal",
+    "start_normals",
 ]

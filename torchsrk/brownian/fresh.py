@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+from .draws import Draw, assemble, draws
 from .increment import Increment, Needs
 from .levy_area import LevyArea, MrongowiusRoesslerLevyArea
 from .noise import StepNormals, Stream, fill_normal
@@ -46,17 +47,26 @@ class FreshNoise:
 
     def increment(self, step: int, t: float, dt: float, needs: Needs) -> Increment:
         """The increment of step number ``step``; fresh noise does not depend on ``t``."""
-        W = self._normal(Stream.INCREMENT, step, math.sqrt(dt))
-        H = A = None
-        if needs is Needs.SPACE_TIME_AREA:
-            H = self._normal(Stream.SPACE_TIME_AREA, step, math.sqrt(dt / 12.0)).view(self.shape)
-        elif needs is Needs.LEVY_AREA:
-            normals = StepNormals(self.seed, step, self.first_particle)
-            A = self.levy_area.sample(W, dt, normals).view(*self.shape, self.shape[-1])
-        return Increment(dt, W.view(self.shape), H, A)
+        drawn = {draw.stream: self._normals(draw, step) for draw in draws(needs, dt, self.shape[-1])}
 
-    def _normal(self, stream: Stream, step: int, scale: float) -> Tensor:
-        out = torch.empty(self._rows, self.shape[-1], dtype=self.dtype, device=self.device)
-        return fill_normal(
-            out, seed=self.seed, stream=stream, step=step, first_particle=self.first_particle, scale=scale
-        )
+        def levy_area(W: Tensor) -> Tensor:
+            normals = StepNormals(self.seed, step, self.first_particle)
+            return self.levy_area.sample(W.view(self._rows, -1), dt, normals).view(*W.shape, W.shape[-1])
+
+        return assemble(needs, dt, drawn, levy_area)
+
+    def _normals(self, draw: Draw, step: int) -> Tensor:
+        out = torch.empty(self._rows, draw.components, dtype=self.dtype, device=self.device)
+        where = {"seed": self.seed, "stream": draw.stream, "step": step, "first_particle": self.first_particle}
+        return fill_normal(out, scale=draw.scale, **where).view(*self.shape[:-1], draw.components)
+
+
+def start_normals(seed: int, step: int = 0, first_particle: int = 0) -> Callable[[Tensor], Tensor]:
+    """What gives a scheme's ``init`` its normals: of the shape, dtype and device of a tensor (..., components)."""
+
+    def normals(like: Tensor) -> Tensor:
+        out = torch.empty(like.shape, dtype=like.dtype, device=like.device).view(-1, like.shape[-1])
+        where = {"seed": seed, "stream": Stream.VELOCITY, "step": step, "first_particle": first_particle}
+        return fill_normal(out, **where).view(like.shape)
+
+    return normals

@@ -3,49 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, fields
+from enum import Flag, auto
 
 import torch
 from torch import Tensor
 
 
-class Needs(Enum):
-    """How much of the Brownian path a scheme asks for."""
+class Needs(Flag):
+    """What a scheme asks for over a step, any of these together."""
 
-    INCREMENT = "increment"
-    SPACE_TIME_AREA = "space-time area"
-    LEVY_AREA = "Lévy area"
+    NOTHING = 0
+    INCREMENT = auto()
+    SPACE_TIME_AREA = auto()
+    SPACE_TIME_TIME_AREA = auto()
+    LEVY_AREA = auto()
+    BETWEEN = auto()
+    UNIFORM = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """The path B over a step of length dt.
+    """The Brownian path B over a step of length dt, and what a scheme draws beside it.
 
     Attributes:
         dt: the length of the step.
         W: the increment, (..., brownian), variance dt.
-        H: the space-time area (1/dt)∫(B_s - B_0)ds - W/2, (..., brownian), variance dt/12, independent of W.
+        H: the space-time area (1/dt)∫(B_s - (s/dt)W)ds, (..., brownian), variance dt/12, independent of W.
+        K: the space-time-time area (1/dt²)∫(B_s - (s/dt)W)(dt/2 - s)ds, (..., brownian), variance dt/720, independent
+            of W and H.
         A: the Lévy area A_ij = ½∫(B_i dB_j - B_j dB_i), (..., brownian, brownian), skew.
+        Z: standard normals (..., brownian) independent of W, H and K, for what those leave open of the path within.
+        u: uniform on (0, 1), (..., 1): one number a particle, independent of the path.
     """
 
     dt: float
     W: Tensor
     H: Tensor | None = None
+    K: Tensor | None = None
     A: Tensor | None = None
+    Z: Tensor | None = None
+    u: Tensor | None = None
 
     @staticmethod
     def joined(increments: Sequence[Increment], copies: int = 1) -> Increment:
         """The increments of several runs of particles as one, all of them so many times over."""
 
-        def together(parts: list[Tensor | None]) -> Tensor | None:
-            given = [part for part in parts if part is not None]
-            return torch.cat(given * copies) if given else None
-
-        W = together([increment.W for increment in increments])
-        assert W is not None
-        H, A = together([i.H for i in increments]), together([i.A for i in increments])
-        return Increment(increments[0].dt, W, H, A)
+        parts = {}
+        for field in fields(Increment)[1:]:
+            given = [getattr(increment, field.name) for increment in increments]
+            parts[field.name] = None if given[0] is None else torch.cat(given * copies)
+        return Increment(increments[0].dt, **parts)
 
     def iterated_integrals(self) -> Tensor:
         """I_(l,i) = ∫∫ dB_l dB_i = (W_l W_i - dt δ_li)/2 + A_li, (..., brownian, brownian)."""

@@ -31,6 +31,10 @@ class Stream(IntEnum):
     START = 10
     SEED = 11
     CHECK = 12
+    SPACE_TIME_TIME_AREA = 13
+    UNIFORM = 14
+    BETWEEN = 15
+    VELOCITY = 16
 
 
 def fill_normal(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from .draws import uniform
 from .increment import Increment, Needs
 from .levy_area import strictly_upper
 from .noise import Stream, fill_normal
@@ -75,12 +76,15 @@ class BrownianPath:
             raise ValueError(f"[{t}, {t + dt}] is not inside the path's interval [{self.t0}, {self.t1}]")
         length = self._times[last] - self._times[first]
         W, H = self._increment_and_area(first, last)
-        A = self._levy_area(first, last) if needs is Needs.LEVY_AREA else None
+        shape, m = self.shape, self.shape[-1]
         return Increment(
             length,
-            W.view(self.shape),
-            None if needs is Needs.INCREMENT else H.view(self.shape),
-            None if A is None else A.view(*self.shape, self.shape[-1]),
+            W.view(shape),
+            H=H.view(shape) if needs & ~Needs.INCREMENT else None,
+            K=self._time_area(first, last).view(shape) if Needs.SPACE_TIME_TIME_AREA in needs else None,
+            A=self._levy_area(first, last).view(*shape, m) if Needs.LEVY_AREA in needs else None,
+            Z=self._beside(Stream.BETWEEN, first, last, m) if Needs.BETWEEN in needs else None,
+            u=uniform(self._beside(Stream.UNIFORM, first, last, 1)) if Needs.UNIFORM in needs else None,
         )
 
     def increments(self, num_steps: int, needs: Needs) -> Iterator[Increment]:
@@ -112,6 +116,39 @@ class BrownianPath:
         start, end = self._times[first], self._times[last]
         W, U = self.interval(start, end, return_U=True)
         return W, U / (end - start) - 0.5 * W
+
+    def _time_area(self, first: int, last: int) -> Tensor:
+        """K over some cells, composed of each cell's W, H and K."""
+        h, m = (last - first) * self.dt, self.shape[-1]
+        total = torch.zeros(self._particles, m, dtype=self.dtype, device=self.device)
+        travelled = torch.zeros_like(total)
+        piece = max(1, _CHUNK_ELEMENTS // (self._particles * m))
+        for start in range(first, last, piece):
+            cells = torch.arange(start, min(start + piece, last), dtype=self.dtype, device=self.device)
+            W, H = (
+                torch.stack(p) for p in zip(*(self._increment_and_area(int(k), int(k) + 1) for k in cells), strict=True)
+            )
+            K = fill_normal(
+                torch.empty_like(W),
+                seed=self.seed,
+                stream=Stream.SPACE_TIME_TIME_AREA,
+                step=start,
+                scale=math.sqrt(self.dt / 720.0),
+            )
+            # ∫B_s(h/2 - s)ds over a cell, in which B is where it was, plus a line, plus a bridge.
+            until_middle = (0.5 * h - (cells - first) * self.dt).view(-1, 1, 1)
+            to_centre = until_middle - 0.5 * self.dt
+            before = travelled + W.cumsum(0) - W
+            total += (self.dt * to_centre * (before + H)).sum(0) + self.dt**2 * K.sum(0)
+            total += (self.dt * (0.5 * until_middle - self.dt / 3.0) * W).sum(0)
+            travelled = travelled + W.sum(0)
+        return total / h**2 + travelled / 12.0
+
+    def _beside(self, stream: Stream, first: int, last: int, components: int) -> Tensor:
+        """Standard normals for what is no function of the path, (..., components)."""
+        out = torch.empty(self._particles, components, dtype=self.dtype, device=self.device)
+        step = first * (self.num_steps + 1) + last
+        return fill_normal(out, seed=self.seed, stream=stream, step=step).view(*self.shape[:-1], components)
 
     def _levy_area(self, first: int, last: int) -> Tensor:
         m = self.shape[-1]

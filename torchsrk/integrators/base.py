@@ -8,55 +8,92 @@ from typing import ClassVar
 from torch import Tensor
 
 from ..brownian.increment import Increment, Needs
-from ..sde.base import BaseSDE, Time
+from ..sde.base import BaseSDE, Normals, Time
 
 _REGISTRY: dict[str, type[Integrator]] = {}
 
+EVERY_NOISE = ("additive", "diagonal", "scalar", "isotropic", "general")
+
 
 class Integrator(ABC):
-    """A one-step scheme. Small, stateless and final: it draws nothing and remembers nothing.
+    """A one-step scheme. Small, stateless and final: it remembers nothing between steps but the state.
+
+    A state is one tensor (..., width). Its first entries are the SDE's own, x or (q, v); after them a scheme may keep
+    more, such as a gradient. What a user sees is the position.
 
     Attributes:
         name: what ``integrator="..."`` takes; without one a scheme is passed as an instance.
-        strong_order: the mean-square order over the noise types served, additive noise aside.
+        strong_order: the mean-square order over the noise types served, additive noise aside; None where there is none.
         strong_order_additive: the mean-square order for additive noise.
+        law_order: the order in h at which the law at stationarity errs; infinite if it does not, None if not known.
         noise_types: the noise types served.
-        needs: what the scheme asks of the Brownian path; see ``required`` for commutative noise.
+        serves: the classes of SDE served.
+        needs: what a step asks for of the noise; see ``required`` for commutative noise.
+        position_needs: what ``position`` asks for of the next step's noise.
+        equal_steps: the state stands on all steps having one length.
         gradients_per_step: evaluations of the drift in a step.
     """
 
     name: ClassVar[str] = ""
-    strong_order: ClassVar[float]
-    strong_order_additive: ClassVar[float]
-    noise_types: ClassVar[tuple[str, ...]]
-    needs: ClassVar[Needs]
+    strong_order: ClassVar[float | None] = None
+    strong_order_additive: ClassVar[float | None] = None
+    law_order: ClassVar[float | None] = None
+    noise_types: ClassVar[tuple[str, ...]] = ("additive",)
+    serves: ClassVar[tuple[type[BaseSDE], ...]] = (BaseSDE,)
+    needs: ClassVar[Needs] = Needs.INCREMENT
+    position_needs: ClassVar[Needs] = Needs.NOTHING
+    equal_steps: ClassVar[bool] = False
     gradients_per_step: ClassVar[int]
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):
             _REGISTRY[cls.name] = cls
 
+    def init(self, sde: BaseSDE, t: Time, x: Tensor, dt: float, normals: Normals) -> Tensor:
+        """The state (..., width) of particles at positions x (..., dim), before steps of length dt.
+
+        ``normals(like)`` draws standard normals of a tensor's shape; a scheme calls it once at most.
+        """
+        return sde.start(x, normals)
+
     @abstractmethod
-    def step(self, sde: BaseSDE, t: Time, x: Tensor, increment: Increment) -> Tensor:
-        """The state at t + increment.dt from the state x (..., dim) at t."""
+    def step(self, sde: BaseSDE, t: Time, state: Tensor, increment: Increment) -> Tensor:
+        """The state at t + increment.dt from the state (..., width) at t."""
+
+    def position(self, sde: BaseSDE, t: Time, state: Tensor, increment: Increment | None) -> Tensor:
+        """Positions (..., dim) of a state at t. ``increment`` is the next step's, if ``position_needs`` asks for it."""
+        return sde.position(state)
+
+    def statistics(self, first: Tensor, last: Tensor, steps: int) -> dict[str, float]:
+        """What the states at both ends of a run tell about it, such as how often a proposal was accepted."""
+        return {}
 
     def required(self, sde: BaseSDE) -> Needs:
         """What the scheme needs for this SDE: commutative noise needs no Lévy area."""
-        if self.needs is Needs.LEVY_AREA and sde.noise.commutative:
-            return Needs.INCREMENT
-        return self.needs
+        return self.needs & ~Needs.LEVY_AREA if sde.noise.commutative else self.needs
 
     def check(self, sde: BaseSDE) -> None:
-        """Raise if this scheme does not serve the SDE's noise, naming those that do."""
-        if sde.noise.name not in self.noise_types:
-            able = sorted(scheme.name for scheme in _REGISTRY.values() if sde.noise.name in scheme.noise_types)
-            raise ValueError(
-                f"{type(self).__name__} serves {' and '.join(self.noise_types)} noise, and this {type(sde).__name__} "
-                f"has {sde.noise.name} noise. Schemes that serve it: {', '.join(map(repr, able))}."
-            )
+        """Raise if this scheme does not serve the SDE, naming those that do."""
+        if self.is_for(sde):
+            return
+        asked = " or ".join(kind.__name__ for kind in self.serves if kind is not BaseSDE)
+        wanted = [f"an SDE of class {asked}"] if asked else []
+        if len(self.noise_types) < len(EVERY_NOISE):
+            wanted.append(f"{' and '.join(self.noise_types)} noise")
+        able = sorted(name for name, scheme in _REGISTRY.items() if name and scheme.is_for(sde))
+        raise ValueError(
+            f"{type(self).__name__} serves {' with '.join(wanted)}, and this {type(sde).__name__} has {sde.noise.name} "
+            f"noise. Schemes that serve it: {', '.join(map(repr, able))}."
+        )
+
+    @classmethod
+    def is_for(cls, sde: BaseSDE) -> bool:
+        """Whether the scheme serves an SDE."""
+        return isinstance(sde, cls.serves) and sde.noise.name in cls.noise_types
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+        given = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({given})"
 
 
 def integrator_named(integrator: Integrator | str) -> Integrator:

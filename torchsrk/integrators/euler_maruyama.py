@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ..brownian.increment import Increment, Needs
 from ..sde.base import BaseSDE, Time
-from .base import Integrator
+from .base import EVERY_NOISE, Integrator
 
 
 class EulerMaruyama(Integrator):
@@ -20,9 +20,11 @@ class EulerMaruyama(Integrator):
     name = "em"
     strong_order = 0.5
     strong_order_additive = 1.0
-    noise_types = ("additive", "diagonal", "scalar", "isotropic", "general")
+    law_order = 1.0
+    noise_types = EVERY_NOISE
     needs = Needs.INCREMENT
     gradients_per_step = 1
 
     def step(self, sde: BaseSDE, t: Time, x: Tensor, increment: Increment) -> Tensor:
-        return sde.add_drift_(sde.plus_noise(x, t, x, increment.W), t, x, increment.dt)
+        h, W = increment.dt, increment.W
+        return x + sde.noise_at(t, x)(W) + h * sde.drift_at(t, x)

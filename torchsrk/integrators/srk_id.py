@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..brownian.increment import Increment, Needs
 from ..sde.base import BaseSDE, Time
-from .base import Integrator
+from .base import EVERY_NOISE, Integrator
 
 
 class SRKID(Integrator):
@@ -24,14 +24,15 @@ class SRKID(Integrator):
     name = "srk-id"
     strong_order = 1.0
     strong_order_additive = 1.0
-    noise_types = ("additive", "diagonal", "scalar", "isotropic", "general")
-    needs = Needs.LEVY_AREA
+    law_order = 1.0
+    noise_types = EVERY_NOISE
+    needs = Needs.INCREMENT | Needs.LEVY_AREA
     gradients_per_step = 1
 
     def step(self, sde: BaseSDE, t: Time, x: Tensor, increment: Increment) -> Tensor:
-        root = math.sqrt(increment.dt)
+        h, W, root = increment.dt, increment.W, math.sqrt(increment.dt)
         sigma = sde.sigma(t, x)
-        moved = sde.add_drift_(x + sde.noise.product(sigma, increment.W), t, x, increment.dt)
+        moved = x + sde.noise.product(sigma, W) + h * sde.drift_at(t, x)
         offsets = sde.noise.offsets(sigma, increment)
         if offsets is None:
             return moved

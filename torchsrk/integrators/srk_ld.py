@@ -30,20 +30,21 @@ class SRKLD(Integrator):
     name = "srk-ld"
     strong_order = 1.5
     strong_order_additive = 1.5
+    law_order = 2.0
     noise_types = ("additive",)
-    needs = Needs.SPACE_TIME_AREA
+    needs = Needs.INCREMENT | Needs.SPACE_TIME_AREA
     gradients_per_step = 3
 
     def step(self, sde: BaseSDE, t: Time, x: Tensor, increment: Increment) -> Tensor:
         h, W, H = increment.dt, increment.W, increment.H
         assert H is not None
-        base = sde.plus_noise(x, t, x, H)
-        second = sde.add_drift_(sde.plus_noise(base, t, x, W, _MINUS), t, x, h)
-        first = sde.add_noise_(base, t, x, W, _PLUS)
+        noise = sde.noise_at(t, x)
+        base = x + noise(H)
+        first = base + _PLUS * noise(W)
+        second = base + _MINUS * noise(W) + h * sde.drift_at(t, x)
         if sde.noise_varies:
             half = 0.5 * W
-            travelled = sde.add_noise_(sde.plus_noise(x, t, x, half + H), t + h, x, half - H)
+            moved = x + noise(half + H) + sde.noise_at(t + h, x)(half - H)
         else:
-            travelled = sde.plus_noise(x, t, x, W)
-        moved = sde.add_drift_(travelled, t, first, 0.5 * h)
-        return sde.add_drift_(moved, t + h, second, 0.5 * h)
+            moved = x + noise(W)
+        return moved + 0.5 * h * sde.drift_at(t, first) + 0.5 * h * sde.drift_at(t + h, second)

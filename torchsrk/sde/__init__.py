@@ -5,5 +5,7 @@ from .general import SDE
 from .ito_diffusion import ItoDiffusion
 from .langevin import Langevin
 from .noise_types import NOISE_TYPES, NoiseType
+from .terms import Term
+from .underdamped import UnderdampedLangevin
 
-__all__ = ["NOISE_TYPES", "SDE", "BaseSDE", "ItoDiffusion", "Langevin", "NoiseType"]
+__all__ = ["NOISE_TYPES", "SDE", "BaseSDE", "ItoDiffusion", "Langevin", "NoiseType", "Term", "UnderdampedLangevin"]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from .noise_types import NoiseType
+from .terms import Term
 
 Time = float | Tensor
+Normals = Callable[[Tensor], Tensor]  # standard normals of the shape, dtype and device of what it is given
 
 
 class BaseSDE(nn.Module, ABC):
@@ -33,22 +36,27 @@ class BaseSDE(nn.Module, ABC):
         """σ(t, x), in the form of its noise type."""
 
     def brownian_dim(self, x: Tensor) -> int:
-        """The number of Brownian motions that drive states like x."""
+        """The number of Brownian motions that drive particles at positions like x."""
         with torch.no_grad():
             point = x[(slice(0, 1),) * (x.ndim - 1)]
             return self.noise.brownian_dim(self.sigma(0.0, point), point)
 
-    def add_drift_(self, y: Tensor, t: Time, x: Tensor, scale: float) -> Tensor:
-        """y + scale·b(t, x), written over y: a tensor that the scheme itself has just made."""
-        return y.add_(self.drift(t, x), alpha=scale)
+    def start(self, x: Tensor, normals: Normals) -> Tensor:
+        """The state (..., width) of particles at x (..., dim): x itself, unless there is more to it, as a velocity."""
+        return x
 
-    def plus_noise(self, y: Tensor, t: Time, x: Tensor, v: Tensor, scale: float = 1.0) -> Tensor:
-        """y + scale·σ(t, x)v, a new tensor."""
-        return torch.add(y, self.noise.product(self.sigma(t, x), v), alpha=scale)
+    def position(self, state: Tensor) -> Tensor:
+        """Where particles of a state are, (..., dim)."""
+        return state
 
-    def add_noise_(self, y: Tensor, t: Time, x: Tensor, v: Tensor, scale: float = 1.0) -> Tensor:
-        """The same, written over y: a tensor that the scheme itself has just made."""
-        return y.add_(self.noise.product(self.sigma(t, x), v), alpha=scale)
+    def drift_at(self, t: Time, x: Tensor) -> Term:
+        """b(t, x), to be added."""
+        return Term(1.0, self.drift(t, x))
+
+    def noise_at(self, t: Time, x: Tensor) -> Callable[[Tensor], Term]:
+        """v to σ(t, x)v, to be added; σ is evaluated once."""
+        sigma = self.sigma(t, x)
+        return lambda v: Term(1.0, self.noise.product(sigma, v))
 
     def sum_columns(self, t: Time, points: Tensor) -> Tensor:
         """Σ_i σ_i(points_i), (..., dim), for the stages that the noise type's ``offsets`` made."""

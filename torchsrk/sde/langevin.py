@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from ..potentials.base import Potential
 from .base import BaseSDE, Time, check_output
 from .noise_types import noise_type_named
+from .terms import Term
 
 _SQRT2 = math.sqrt(2.0)
 
@@ -27,27 +28,28 @@ class Langevin(BaseSDE):
         self.dim = potential.dim
 
     def drift(self, t: Time, x: Tensor) -> Tensor:
-        return -self._grad(x)
+        return -self.gradient(x)
 
     def sigma(self, t: Time, x: Tensor) -> Tensor:
         return x.new_full((), _SQRT2)
 
-    # What follows saves passes over memory, for the sign and the factor √2: in a loop of cheap gradients they count.
+    def drift_at(self, t: Time, x: Tensor) -> Term:
+        return Term(-1.0, self.gradient(x))
 
-    def add_drift_(self, y: Tensor, t: Time, x: Tensor, scale: float) -> Tensor:
-        return y.add_(self._grad(x), alpha=-scale)
+    def noise_at(self, t: Time, x: Tensor) -> Callable[[Tensor], Term]:
+        return lambda v: Term(_SQRT2, v)
 
-    def plus_noise(self, y: Tensor, t: Time, x: Tensor, v: Tensor, scale: float = 1.0) -> Tensor:
-        return torch.add(y, v, alpha=_SQRT2 * scale)
+    def gradient(self, x: Tensor) -> Tensor:
+        """∇f, (..., dim)."""
+        return checked_gradient(self.potential, x)
 
-    def add_noise_(self, y: Tensor, t: Time, x: Tensor, v: Tensor, scale: float = 1.0) -> Tensor:
-        return y.add_(v, alpha=_SQRT2 * scale)
 
-    def _grad(self, x: Tensor) -> Tensor:
-        value = self.potential.grad(x)
-        valid = isinstance(value, Tensor) and value.shape == x.shape
-        check_output(value, x, valid=valid, what="the potential's grad", expected="the shape of x")
-        return value
+def checked_gradient(potential: Potential, x: Tensor) -> Tensor:
+    """∇f, or one clear error if a potential's own grad returned something else."""
+    value = potential.grad(x)
+    valid = isinstance(value, Tensor) and value.shape == x.shape
+    check_output(value, x, valid=valid, what="the potential's grad", expected="the shape of x")
+    return value
 
 
 def check_potential(potential: object) -> None:

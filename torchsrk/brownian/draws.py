@@ -1,0 +1,97 @@
+"""What a scheme's needs mean in normals, and how an increment is made of them: fresh noise and compiled steps both read
+it here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .increment import Increment, Needs
+from .levy_area import LevyArea
+from .noise import Stream
+
+# For every entry of the Brownian motion: the stream and, over dt, the variance.
+_OF_THE_PATH = {
+    Needs.INCREMENT: (Stream.INCREMENT, 1.0),
+    Needs.SPACE_TIME_AREA: (Stream.SPACE_TIME_AREA, 1.0 / 12.0),
+    Needs.SPACE_TIME_TIME_AREA: (Stream.SPACE_TIME_TIME_AREA, 1.0 / 720.0),
+}
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Normals that a step reads: ``components`` a particle from a stream, times a scale."""
+
+    stream: Stream
+    components: int
+    scale: float
+
+
+def draws(needs: Needs, dt: float, brownian: int) -> list[Draw]:
+    """What a step draws, but for the series of Lévy areas. The increment is always there, and first."""
+    needs |= Needs.INCREMENT
+    drawn = [
+        Draw(stream, brownian, math.sqrt(variance * dt))
+        for need, (stream, variance) in _OF_THE_PATH.items()
+        if need in needs
+    ]
+    if Needs.BETWEEN in needs:
+        drawn.append(Draw(Stream.BETWEEN, brownian, 1.0))
+    if Needs.UNIFORM in needs:
+        drawn.append(Draw(Stream.UNIFORM, 1, 1.0))
+    return drawn
+
+
+def levy_draws(needs: Needs, dt: float, brownian: int, levy_area: LevyArea) -> list[Draw]:
+    """What Lévy areas draw."""
+    if Needs.LEVY_AREA not in needs:
+        return []
+    asked = _Recorder()
+    levy_area.sample_piece(torch.zeros(1, brownian), dt, asked)
+    return [Draw(stream, components, 1.0) for stream, components in asked.components.items()]
+
+
+def assemble(
+    needs: Needs, dt: float, drawn: Mapping[Stream, Tensor], levy_area: Callable[[Tensor], Tensor]
+) -> Increment:
+    """The increment made of what ``draws`` asks for; ``levy_area`` gives areas from W."""
+    W, normal = drawn[Stream.INCREMENT], drawn.get(Stream.UNIFORM)
+    return Increment(
+        dt,
+        W,
+        H=drawn.get(Stream.SPACE_TIME_AREA),
+        K=drawn.get(Stream.SPACE_TIME_TIME_AREA),
+        A=levy_area(W) if Needs.LEVY_AREA in needs else None,
+        Z=drawn.get(Stream.BETWEEN),
+        u=None if normal is None else uniform(normal),
+    )
+
+
+def uniform(normal: Tensor) -> Tensor:
+    """Uniform numbers from standard normals, by their distribution function."""
+    return 0.5 * torch.erfc(normal * -math.sqrt(0.5))
+
+
+class GivenNormals:
+    """A source of normals that has them already."""
+
+    def __init__(self, tensors: Mapping[Stream, Tensor]) -> None:
+        self.tensors = tensors
+
+    def draw(self, stream: Stream, like: Tensor, components: int, *, first_row: int = 0, first: int = 0) -> Tensor:
+        return self.tensors[stream][:, first : first + components].clone()
+
+
+class _Recorder:
+    """Gives zeros for normals, and remembers how many were asked for."""
+
+    def __init__(self) -> None:
+        self.components: dict[Stream, int] = {}
+
+    def draw(self, stream: Stream, like: Tensor, components: int, *, first_row: int = 0, first: int = 0) -> Tensor:
+        self.components[stream] = max(self.components.get(stream, 0), first + components)
+        return like.new_zeros(len(like), components)
