@@ -19,7 +19,7 @@ ALLOWED = {
     "potentials": {"brownian", "transforms"},
     "sde": {"potentials", "brownian"},
     "integrators": {"sde", "brownian"},
-    "compiled": {"integrators", "sde", "potentials", "brownian"},
+    "compiled": {"brownian"},
     "sampling": {"compiled", "integrators", "sde", "potentials", "brownian", "blocks", "recompute", "transforms"},
     "distributions": {"sampling", "integrators", "sde", "potentials", "brownian", "starts", "transforms"},
     "metrics": {"brownian"},
@@ -28,7 +28,7 @@ ALLOWED = {
         *("checkpoints", "files", "compiled", "blocks"),
     },
     "cli": {"experiments", "checkpoints", "sampling"},
-    "reference": {"sampling", "integrators", "sde", "brownian"},
+    "reference": {"integrators", "sde", "brownian"},
 }
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from torch import Tensor
 _BLOCK_ELEMENTS = 1 << 17
 
 Advance = Callable[[Tensor, int], Tensor]
+T = TypeVar("T")
 
 
 def default_block_size(x0: Tensor) -> int:
@@ -68,9 +70,19 @@ class Blocks:
             rows = slice(None) if self._flat else slice(start, start + self.size)
             out[rows] = advance(source[rows], start)
 
-        apply = map if self._pool is None else self._pool.map
-        for _ in apply(one, self.starts):  # a block's exception is raised here
-            pass
+        self._apply(one)
+
+    def map(self, function: Advance, source: Tensor) -> Tensor:
+        """function(source) as a new tensor, block by block; it may have another last dimension."""
+
+        def one(start: int) -> Tensor:
+            return function(source if self._flat else source[start : start + self.size], start)
+
+        pieces = self._apply(one)
+        return pieces[0].clone(memory_format=torch.contiguous_format) if len(pieces) == 1 else torch.cat(pieces)
+
+    def _apply(self, one: Callable[[int], T]) -> list[T]:
+        return list((map if self._pool is None else self._pool.map)(one, self.starts))  # a block's exception rises here
 
 
 @contextmanager

@@ -6,17 +6,18 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from heapq import merge
 from itertools import pairwise
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from .blocks import Blocks
-from .brownian import BrownianPath, FreshNoise, Increment, LevyArea, MrongowiusRoesslerLevyArea, Needs
+from .brownian import BrownianPath, FreshNoise, Increment, LevyArea, MrongowiusRoesslerLevyArea, Needs, start_normals
+from .brownian.draws import GivenNormals, assemble, draws, levy_draws
 from .brownian.noise import check_range
 from .compiled import BoundSteps, CannotCompile, Problem, checked_steps, compiling_pays
 from .integrators import Integrator, integrator_named
@@ -32,12 +33,6 @@ Advance = Callable[[Tensor, Tensor, int, int], object]  # from states, into stat
 # Steps between checks. A compiled run of few particles is so fast that checking would take most of its time: it may
 # make more, up to so many numbers.
 _CHECK_EVERY, _CHECK_AT_MOST_EVERY, _CHECKED_NUMBERS = 16, 4096, 1 << 21
-
-
-class NoiseSource(Protocol):
-    """Fresh noise or a path: what gives the increment of a step."""
-
-    def increment(self, step: int, t: float, dt: float, needs: Needs) -> Increment: ...
 
 
 class NonFiniteStateError(RuntimeError):
@@ -67,15 +62,19 @@ class Run:
     """What ``sample`` gives.
 
     Attributes:
-        final: the last state, (..., dim).
-        trajectory: the kept states, (kept, ..., dim), if thin was given.
-        step: the number of the next step: ``sample(..., x0=run.final, first_step=run.step)`` goes on as if never
-            stopped.
+        final: the last positions, (..., dim).
+        trajectory: the kept positions, (kept, ..., dim), if thin was given.
+        state: the last state, (..., width), of which the position is what is reported. Most schemes have no other.
+        step: the number of the next step: ``sample(..., x0=run.final, state=run.state, first_step=run.step)`` goes on
+            as if never stopped.
+        statistics: what the scheme tells about the run: "acceptance", of those that accept or reject.
     """
 
     final: Tensor
     trajectory: Tensor | None
+    state: Tensor
     step: int
+    statistics: dict[str, float] = field(default_factory=dict)
 
 
 def sample(
@@ -86,6 +85,7 @@ def sample(
     step_size: float,
     num_steps: int,
     seed: int,
+    state: Tensor | None = None,
     burn_in: int = 0,
     thin: int | None = None,
     first_step: int = 0,
@@ -105,14 +105,15 @@ def sample(
     precision, with autocast off.
 
     Args:
-        x0: the initial states, (..., dim); the leading dimensions are particles, numbered in row-major order.
-        integrator: a scheme or its name: "em", "srk-ld", "srk-id".
-        burn_in: steps made first, whose states are not kept.
-        thin: keep every ``thin``-th state after the burn-in; None keeps the last alone.
+        x0: the initial positions, (..., dim); the leading dimensions are particles, numbered in row-major order.
+        integrator: a scheme or its name: "em", "srk-ld", "srk-id" and more.
+        state: the state of an earlier run of this scheme, whose final positions x0 are, to go on from.
+        burn_in: steps made first, whose positions are not kept.
+        thin: keep the positions of every ``thin``-th step after the burn-in; None keeps the last alone.
         first_step: the number of the first step, to go on from an earlier run.
         first_particle: the number of the first particle, when x0 is a part of a larger batch.
         levy_area: how Lévy areas are drawn, for schemes that need them; by default Mrongowius-Rößler.
-        callbacks: called as callback(step, state) after every step, with a copy of the state.
+        callbacks: called as callback(step, x) after every step, with a copy of the positions.
         check_every: steps between checks that the state is finite, between which blocks run on their own: 16 by
             default, and more for few particles when compiled. A failure is traced back to its step whatever this is.
         block_size: particles (rows of x0) in a block, instead of a default from the dimension. A network so dear that
@@ -143,39 +144,40 @@ def sample(
     chain = _Chain(sde, scheme, float(step_size), seed, first_particle, levy_area, sde.brownian_dim(x0))
     callbacks = tuple(callbacks)
 
-    with torch.inference_mode(False):  # its tensors can't be written to by other threads
-        state = x0.detach().clone(memory_format=torch.contiguous_format)
-        previous = torch.empty_like(state)
-        trajectory = None if thin is None else state.new_empty(num_steps // thin, *state.shape)
-    blocks = Blocks(state, block_size, divisible=not is_stateful(sde))
+    blocks = Blocks(x0, block_size, divisible=not is_stateful(sde))
     kept_from, end = first_step + burn_in, first_step + burn_in + num_steps
     keep_at = range(0) if thin is None else range(kept_from + thin, end + 1, thin)
     threads = torch.get_num_threads()
     bar_of_steps = _progress_bar(burn_in + num_steps, progress, scheme, step_size)
     with _full_precision(x0), torch.no_grad(), blocks.threads(), bar_of_steps as bar:
+        now = chain.start(blocks, x0, first_step) if state is None else chain.given(state, x0)
+        before, counted = torch.empty_like(now), chain.tallies(now)
+        trajectory = None if thin is None else x0.new_empty(num_steps // thin, *x0.shape)
         advance: Advance = partial(chain.advance_blocks, blocks)
         compiled = None
-        if compile is True or (compile == "auto" and compiling_pays(scheme, state, burn_in + num_steps)):
-            compiled = chain.compiled(state, blocks, first_step, threads, bar)
+        gradients = scheme.gradients_per_step * (burn_in + num_steps)
+        if compile is True or (compile == "auto" and compiling_pays(gradients, now.numel())):
+            compiled = chain.compiled(now, blocks, first_step, threads, bar)
             advance = advance if compiled is None else compiled.advance
-            check_every = check_every or max(_CHECK_EVERY, min(_CHECK_AT_MOST_EVERY, _CHECKED_NUMBERS // state.numel()))
+            check_every = check_every or max(_CHECK_EVERY, min(_CHECK_AT_MOST_EVERY, _CHECKED_NUMBERS // now.numel()))
         look_at = range(first_step, end, 1 if callbacks else check_every or _CHECK_EVERY)
         for start, stop in pairwise(merge(look_at, keep_at, (end,))):
             if start == stop:
                 continue
-            state, previous = previous, state
-            advance(previous, state, start, stop)
-            if not _is_finite(state):
-                failure = _locate_failure(advance, previous, state, start, stop)
+            now, before = before, now
+            advance(before, now, start, stop)
+            if not _is_finite(now):
+                failure = _locate_failure(advance, before, now, start, stop)
                 if compiled is not None:  # the SDE's own code may have an error to raise there
-                    chain.advance_blocks(blocks, failure.last_finite, state, failure.step - 1, failure.step)
+                    chain.advance_blocks(blocks, failure.last_finite, now, failure.step - 1, failure.step)
                 raise failure
             bar.update(stop - start)
             for callback in callbacks:
-                callback(stop, state.clone())
+                callback(stop, chain.positions(blocks, now, stop).clone())
             if trajectory is not None and stop in keep_at:
-                trajectory[keep_at.index(stop)] = state
-    return Run(final=state, trajectory=trajectory, step=end)
+                trajectory[keep_at.index(stop)] = chain.positions(blocks, now, stop)
+        per_step = {name: (count - counted[name]) / (burn_in + num_steps) for name, count in chain.tallies(now).items()}
+        return Run(chain.positions(blocks, now, end), trajectory, now, end, per_step)
 
 
 @dataclass(frozen=True)
@@ -190,9 +192,55 @@ class _Chain:
     levy_area: LevyArea | None
     brownian_dim: int
 
+    def start(self, blocks: Blocks, x0: Tensor, first_step: int) -> Tensor:
+        """The state of particles at x0, a new tensor."""
+
+        def begin(x: Tensor, row: int) -> Tensor:
+            normals = start_normals(self.seed, first_step, self._particle(x, row))
+            with torch.no_grad():
+                return self.scheme.init(self.sde, first_step * self.step_size, x, self.step_size, normals)
+
+        return blocks.map(begin, x0.detach())
+
+    def given(self, state: Tensor, x0: Tensor) -> Tensor:
+        """A copy of the state of an earlier run, if this scheme can go on from it."""
+        if not isinstance(state, Tensor) or state.dtype != x0.dtype or state.shape[:-1] != x0.shape[:-1]:
+            given = f"{state.dtype} {tuple(state.shape)}" if isinstance(state, Tensor) else type(state).__name__
+            raise ValueError(
+                f"state is that of an earlier run, {x0.dtype} {(*x0.shape[:-1], 'width')} for this x0; got {given}"
+            )
+        if not is_stateful(self.sde):  # its gradients are counted: none may be made to look
+            row = x0.detach()[(slice(0, 1),) * (x0.ndim - 1)]
+            width = self.scheme.init(self.sde, 0.0, row, self.step_size, torch.zeros_like).shape[-1]
+            if state.shape[-1] != width:
+                raise ValueError(
+                    f"{self.scheme} has states of width {width} here; got one of shape {tuple(state.shape)}: go on "
+                    "with the scheme it is from, or from its positions, x0 alone"
+                )
+        if not _is_finite(state):
+            raise ValueError(f"state has {int((~state.isfinite()).sum())} entries that are infinite or NaN")
+        return state.detach().clone(memory_format=torch.contiguous_format)
+
+    def positions(self, blocks: Blocks, state: Tensor, step: int) -> Tensor:
+        """What is reported of a state: itself, if there is no more to it."""
+        needs, t = self.scheme.position_needs, step * self.step_size
+
+        def position(x: Tensor, row: int) -> Tensor:
+            with torch.no_grad():
+                increment = self._noise(x, row).increment(step, t, self.step_size, needs) if needs else None
+                return self.scheme.position(self.sde, t, x, increment)
+
+        if not needs and self.scheme.position(self.sde, t, state, None) is state:
+            return state
+        return blocks.map(position, state)
+
+    def tallies(self, state: Tensor) -> dict[str, float]:
+        """What the scheme has counted up to a state, on average over particles."""
+        return {name: float(count.double().mean()) for name, count in self.scheme.tallies(state).items()}
+
     def advance(self, x: Tensor, row: int, *, first: int, last: int) -> Tensor:
         """Rows of the state from ``row`` on, from step ``first`` to step ``last``."""
-        noise = self._noise(x, row)
+        noise = self._noise(x, row, overwrite=True)
         needs = self.scheme.required(self.sde)
         with torch.no_grad():  # a thread of the pool has a grad mode of its own
             for step in range(first, last):
@@ -218,11 +266,11 @@ class _Chain:
     def compiled(self, state: Tensor, blocks: Blocks, first_step: int, threads: int, bar: Any) -> BoundSteps | None:
         """The same steps compiled, or None after a warning that says why not."""
         bar.set_postfix_str("compiling")
-        levy_area = MrongowiusRoesslerLevyArea() if self.levy_area is None else self.levy_area
-        problem = Problem(self.sde, self.scheme, self.step_size, state, self.brownian_dim, levy_area)
         numbers = {"seed": self.seed, "first_particle": self.first_particle, "first_step": first_step}
         try:
-            bound, steps = checked_steps(problem, self, blocks.spans, threads=threads, **numbers)
+            if is_stateful(self.sde):
+                raise CannotCompile("the potential changes with every gradient, as one that draws minibatches does")
+            bound, steps = checked_steps(self._problem(state), self, blocks.spans, threads=threads, **numbers)
         except CannotCompile as reason:
             warnings.warn(f"compile=True: this run is eager, as {reason}", RuntimeWarning, stacklevel=3)
             bar.set_postfix_str("eager")
@@ -230,15 +278,35 @@ class _Chain:
         bar.set_postfix_str(f"compiled in {steps.seconds:.1f} s")
         return bound
 
-    def _noise(self, x: Tensor, row: int) -> FreshNoise:
+    def _problem(self, state: Tensor) -> Problem:
+        """The step as a function of normals, which knows nothing of where they come from."""
+        levy_area = MrongowiusRoesslerLevyArea() if self.levy_area is None else self.levy_area
+        needs, h = self.scheme.required(self.sde), self.step_size
+        has_areas = Needs.LEVY_AREA in needs
+        drawn = draws(needs, h, self.brownian_dim) + levy_draws(needs, h, self.brownian_dim, levy_area)
+
+        def step(x: Tensor, *arguments: Any) -> Tensor:
+            *normals, t = arguments
+            given = {draw.stream: tensor for draw, tensor in zip(drawn, normals, strict=True)}
+            areas = partial(levy_area.sample_piece, dt=h, normals=GivenNormals(given)) if has_areas else None
+            return self.scheme.step(self.sde, t, x, assemble(h, given, areas))
+
+        return Problem(step, drawn, h, state, (self.sde, self.scheme, levy_area))
+
+    def _noise(self, x: Tensor, row: int, overwrite: bool = False) -> FreshNoise:
         return FreshNoise(
             self.seed,
             (*x.shape[:-1], self.brownian_dim),
             dtype=x.dtype,
             device=x.device,
-            first_particle=self.first_particle + row * math.prod(x.shape[1:-1]),
+            first_particle=self._particle(x, row),
             levy_area=self.levy_area,
+            overwrite=overwrite,
         )
+
+    def _particle(self, x: Tensor, row: int) -> int:
+        """The number of the first particle of rows x from ``row`` on."""
+        return self.first_particle + row * math.prod(x.shape[1:-1])
 
 
 def _locate_failure(advance: Advance, previous: Tensor, state: Tensor, first: int, last: int) -> NonFiniteStateError:
@@ -271,7 +339,7 @@ def integrate(
     check_every: int = _CHECK_EVERY,
     progress: bool = False,
 ) -> Tensor:
-    """Solve the SDE from x0 at ts[0] and return its states at ts, (times, ..., dim); differentiable.
+    """Solve the SDE from x0 at ts[0] and return its positions at ts, (times, ..., dim); differentiable.
 
     Gradients reach x0 and the SDE's parameters. Between two times of ts the steps all have length ``step_size``, and
     there is a whole number of them; with ``partial_step=True`` the last one may be shorter. Everything runs in x0's
@@ -296,11 +364,24 @@ def integrate(
             "time: use recompute=False"
         )
     plan = _plan(ts, step_size, partial_step)
-    needs = scheme.required(sde)
+    if scheme.equal_steps and len({dt for _, dt, _ in plan}) > 1:
+        raise ValueError(
+            f"{scheme} makes steps of one length: take a step size that divides the times, not partial_step"
+        )
+    needs, position_needs = scheme.required(sde), scheme.position_needs
     own = {**dict(sde.named_parameters()), **dict(sde.named_buffers())}
 
+    def position(state: Tensor, number: int) -> Tensor:
+        """What is reported of the state before the step of that number."""
+        increment = None
+        t, dt, _ = plan[number] if number < len(plan) else (plan[-1][0] + plan[-1][1], plan[-1][1], True)
+        if position_needs:
+            with outside_transforms():
+                increment = noise.increment(number, t, dt, position_needs)
+        return scheme.position(sde, t, state, increment)
+
     def advance(x: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
-        """The states after the steps of plan[first:last] that end at a time of ts, then the last state."""
+        """The positions after the steps of plan[first:last] that end at a time of ts, then the last state."""
         kept = []
         with _full_precision(x):  # here, as a backward pass may call it from elsewhere
             for number in range(first, last):
@@ -309,14 +390,16 @@ def integrate(
                     increment = noise.increment(number, t, dt, needs)
                 x = scheme.step(sde, t, x, increment)
                 if is_output:
-                    kept.append(x)
+                    kept.append(position(x, number + 1))
         return (*kept, x)
 
     def locate(x: Tensor, failed: Tensor, first: int, last: int) -> NonFiniteStateError:
         with torch.no_grad():
             return _locate_failure(lambda a, b, i, k: b.copy_(advance(a, i, k)[-1]), x, failed.detach(), first, last)
 
-    states, x = [x0], spread(x0)
+    normals = _start_normals_of(noise)
+    with _full_precision(x0):
+        states, x = [x0], scheme.init(sde, plan[0][0], spread(x0), float(step_size), normals)
     segment = math.ceil(math.sqrt(len(plan))) if recompute else check_every
     with _progress_bar(len(plan), progress, scheme, step_size) as bar:
         for start in range(0, len(plan), segment):
@@ -331,9 +414,20 @@ def integrate(
     return torch.stack(states)
 
 
+def _start_normals_of(noise: FreshNoise | BrownianPath) -> Callable[[Tensor], Tensor]:
+    """Normals for a start, the same for all entries of a vmap, as the noise is."""
+    drawn = start_normals(noise.seed)
+
+    def normals(like: Tensor) -> Tensor:
+        with outside_transforms():
+            return drawn(torch.empty(like.shape, dtype=like.dtype, device=like.device))
+
+    return normals
+
+
 def _noise_source(
     sde: BaseSDE, x0: Tensor, seed: int | None, path: BrownianPath | None, levy_area: LevyArea | None
-) -> NoiseSource:
+) -> FreshNoise | BrownianPath:
     """Fresh noise from a seed, or a path that fits."""
     shape = (*x0.shape[:-1], sde.brownian_dim(x0))
     if seed is not None and path is None:

@@ -17,6 +17,7 @@ from torch import Tensor
 from tests.compiled.changes import Box, entry, quadratic
 from torchsrk import SDE, Integrator
 from torchsrk.brownian import FourierLevyArea, Needs
+from torchsrk.sde import plus
 
 FACTOR = 1.0
 
@@ -367,7 +368,7 @@ class Theta(Integrator):
         self.name = "theta"  # of the instance: what a class is named is registered
 
     def step(self, sde, t, x, increment):
-        return sde.add_drift_(sde.plus_noise(x, t, x, increment.W), t, x, self.theta * increment.dt)
+        return plus(x, sde.noise_at(t, x)(increment.W), self.theta * increment.dt * sde.drift_at(t, x))
 
 
 @entry

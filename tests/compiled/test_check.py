@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import distributions
 
-from torchsrk import SDE, Langevin, sample
+from torchsrk import SDE, Langevin, sample, sampling
 from torchsrk.compiled import check, checked, steps
 from torchsrk.compiled.lowering import _RULES
 from torchsrk.compiled.operations import POINTWISE, Kind, vector
@@ -42,8 +42,8 @@ def method(name, wrap):
 
 
 def scaled_noise(patch):
-    drawn = steps.noise_inputs
-    patch.setattr(steps, "noise_inputs", lambda *args: [replace(n, scale=1.001 * n.scale) for n in drawn(*args)])
+    drawn = sampling.draws
+    patch.setattr(sampling, "draws", lambda *args: tuple(replace(n, scale=1.001 * n.scale) for n in drawn(*args)))
 
 
 def old_parameters(patch):

@@ -12,6 +12,7 @@ from tests.problems import matrix_columns, matrix_field, mixture, networks, sdes
 from torchsrk import SDE, ItoDiffusion, Langevin
 from torchsrk.brownian import BrownianPath, Needs
 from torchsrk.potentials import FunctionPotential, NonConvex
+from torchsrk.sde import plus
 from torchsrk.sde.ito_diffusion import divergence
 
 NAMES = sorted(sdes())
@@ -101,9 +102,8 @@ def test_products_and_columns_agree_with_the_matrix(name):
     assert matrix.shape == (6, dim, m)
     v = torch.linspace(-1.0, 1.0, 6 * m).reshape(6, m)
     torch.testing.assert_close(sde.noise.product(sigma, v), (matrix @ v.unsqueeze(-1)).squeeze(-1))
-    torch.testing.assert_close(sde.plus_noise(x, 0.3, x, v, 2.0), x + 2.0 * (matrix @ v.unsqueeze(-1)).squeeze(-1))
-    torch.testing.assert_close(sde.add_noise_(x.clone(), 0.3, x, v, 2.0), sde.plus_noise(x, 0.3, x, v, 2.0))
-    torch.testing.assert_close(sde.add_drift_(x.clone(), 0.3, x, 0.5), x + 0.5 * sde.drift(0.3, x))
+    torch.testing.assert_close(plus(x, 2.0 * sde.noise_at(0.3, x)(v)), x + 2.0 * (matrix @ v.unsqueeze(-1)).squeeze(-1))
+    torch.testing.assert_close(plus(x, 0.5 * sde.drift_at(0.3, x)), x + 0.5 * sde.drift(0.3, x))
     expected = sigma if sde.noise_type == "diagonal" else matrix
     torch.testing.assert_close(sde.g(0.3, x), expected)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -31,7 +32,8 @@ class Draw:
     scale: float
 
 
-def draws(needs: Needs, dt: float, brownian: int) -> list[Draw]:
+@lru_cache
+def draws(needs: Needs, dt: float, brownian: int) -> tuple[Draw, ...]:
     """What a step draws, but for the series of Lévy areas. The increment is always there, and first."""
     needs |= Needs.INCREMENT
     drawn = [
@@ -43,29 +45,29 @@ def draws(needs: Needs, dt: float, brownian: int) -> list[Draw]:
         drawn.append(Draw(Stream.BETWEEN, brownian, 1.0))
     if Needs.UNIFORM in needs:
         drawn.append(Draw(Stream.UNIFORM, 1, 1.0))
-    return drawn
+    return tuple(drawn)
 
 
-def levy_draws(needs: Needs, dt: float, brownian: int, levy_area: LevyArea) -> list[Draw]:
+def levy_draws(needs: Needs, dt: float, brownian: int, levy_area: LevyArea) -> tuple[Draw, ...]:
     """What Lévy areas draw."""
     if Needs.LEVY_AREA not in needs:
-        return []
+        return ()
     asked = _Recorder()
     levy_area.sample_piece(torch.zeros(1, brownian), dt, asked)
-    return [Draw(stream, components, 1.0) for stream, components in asked.components.items()]
+    return tuple(Draw(stream, components, 1.0) for stream, components in asked.components.items())
 
 
 def assemble(
-    needs: Needs, dt: float, drawn: Mapping[Stream, Tensor], levy_area: Callable[[Tensor], Tensor]
+    dt: float, drawn: Mapping[Stream, Tensor], levy_area: Callable[[Tensor], Tensor] | None = None
 ) -> Increment:
-    """The increment made of what ``draws`` asks for; ``levy_area`` gives areas from W."""
+    """The increment made of what ``draws`` asks for; ``levy_area`` gives areas from W, if they are needed."""
     W, normal = drawn[Stream.INCREMENT], drawn.get(Stream.UNIFORM)
     return Increment(
         dt,
         W,
         H=drawn.get(Stream.SPACE_TIME_AREA),
+        A=None if levy_area is None else levy_area(W),
         K=drawn.get(Stream.SPACE_TIME_TIME_AREA),
-        A=levy_area(W) if Needs.LEVY_AREA in needs else None,
         Z=drawn.get(Stream.BETWEEN),
         u=None if normal is None else uniform(normal),
     )

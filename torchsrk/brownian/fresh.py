@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -25,6 +26,7 @@ class FreshNoise:
         shape: (..., brownian); the leading dimensions are the particles, numbered in row-major order.
         first_particle: the number of the first one, for a batch that is part of a larger one.
         levy_area: how Lévy areas are approximated when a scheme asks for them.
+        overwrite: draw into the same memory at every step: an increment is good until the next one is asked for.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class FreshNoise:
         device: torch.device,
         first_particle: int = 0,
         levy_area: LevyArea | None = None,
+        overwrite: bool = False,
     ) -> None:
         self.seed = seed
         self.shape = tuple(shape)
@@ -44,21 +47,35 @@ class FreshNoise:
         self.first_particle = first_particle
         self.levy_area = MrongowiusRoesslerLevyArea() if levy_area is None else levy_area
         self._rows = math.prod(self.shape[:-1])
+        self._overwrite = overwrite
+        self._memory: dict[Stream, Tensor] = {}
 
     def increment(self, step: int, t: float, dt: float, needs: Needs) -> Increment:
         """The increment of step number ``step``; fresh noise does not depend on ``t``."""
         drawn = {draw.stream: self._normals(draw, step) for draw in draws(needs, dt, self.shape[-1])}
+        if Needs.LEVY_AREA not in needs:
+            return assemble(dt, drawn)
+        return assemble(dt, drawn, partial(self._levy_area, step, dt))
 
-        def levy_area(W: Tensor) -> Tensor:
-            normals = StepNormals(self.seed, step, self.first_particle)
-            return self.levy_area.sample(W.view(self._rows, -1), dt, normals).view(*W.shape, W.shape[-1])
-
-        return assemble(needs, dt, drawn, levy_area)
+    def _levy_area(self, step: int, dt: float, W: Tensor) -> Tensor:
+        normals = StepNormals(self.seed, step, self.first_particle)
+        return self.levy_area.sample(W.view(self._rows, -1), dt, normals).view(*W.shape, W.shape[-1])
 
     def _normals(self, draw: Draw, step: int) -> Tensor:
-        out = torch.empty(self._rows, draw.components, dtype=self.dtype, device=self.device)
-        where = {"seed": self.seed, "stream": draw.stream, "step": step, "first_particle": self.first_particle}
-        return fill_normal(out, scale=draw.scale, **where).view(*self.shape[:-1], draw.components)
+        out = self._memory.get(draw.stream)
+        if out is None:
+            out = torch.empty(self._rows, draw.components, dtype=self.dtype, device=self.device)
+        if self._overwrite:
+            self._memory[draw.stream] = out
+        fill_normal(
+            out,
+            seed=self.seed,
+            stream=draw.stream,
+            step=step,
+            first_particle=self.first_particle,
+            scale=draw.scale,
+        )
+        return out.view(*self.shape[:-1], draw.components)
 
 
 def start_normals(seed: int, step: int = 0, first_particle: int = 0) -> Callable[[Tensor], Tensor]:

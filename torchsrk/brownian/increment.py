@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import Flag, auto
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,9 +31,9 @@ class Increment:
         dt: the length of the step.
         W: the increment, (..., brownian), variance dt.
         H: the space-time area (1/dt)∫(B_s - (s/dt)W)ds, (..., brownian), variance dt/12, independent of W.
+        A: the Lévy area A_ij = ½∫(B_i dB_j - B_j dB_i), (..., brownian, brownian), skew.
         K: the space-time-time area (1/dt²)∫(B_s - (s/dt)W)(dt/2 - s)ds, (..., brownian), variance dt/720, independent
             of W and H.
-        A: the Lévy area A_ij = ½∫(B_i dB_j - B_j dB_i), (..., brownian, brownian), skew.
         Z: standard normals (..., brownian) independent of W, H and K, for what those leave open of the path within.
         u: uniform on (0, 1), (..., 1): one number a particle, independent of the path.
     """
@@ -40,8 +41,8 @@ class Increment:
     dt: float
     W: Tensor
     H: Tensor | None = None
-    K: Tensor | None = None
     A: Tensor | None = None
+    K: Tensor | None = None
     Z: Tensor | None = None
     u: Tensor | None = None
 
@@ -49,7 +50,7 @@ class Increment:
     def joined(increments: Sequence[Increment], copies: int = 1) -> Increment:
         """The increments of several runs of particles as one, all of them so many times over."""
 
-        parts = {}
+        parts: dict[str, Any] = {}
         for field in fields(Increment)[1:]:
             given = [getattr(increment, field.name) for increment in increments]
             parts[field.name] = None if given[0] is None else torch.cat(given * copies)

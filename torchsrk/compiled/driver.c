@@ -1,5 +1,5 @@
 /* The loop around a compiled step, included after it: tiles of particles, each taken through all its steps by one
- * thread, with its state and noise in that core's cache. The includer defines DIM, WORKSPACE (vectors of temporaries a
+ * thread, with its state and noise in that core's cache. The includer defines WIDTH, WORKSPACE (vectors of temporaries a
  * step uses), KIND (the noise kernel's name for REAL), and the noise inputs of a step: NOISES, how many, and the lists
  * STREAMS and COMPONENTS. */
 
@@ -69,10 +69,10 @@ static void run_tile(const Run *run, int64_t tile, const Desk *desk)
     const int64_t first = tile * TILE;
     const int64_t count = run->particles - first < TILE ? run->particles - first : TILE;
     const int64_t together = steps_drawn_together(count);
-    const REAL *source = run->source + first * DIM;
+    const REAL *source = run->source + first * WIDTH;
     V *x = desk->x, *next = desk->next;
-    for (int i = 0; i < DIM; i++)
-        EACH_LANE ((REAL *)x)[i * TILE + lane] = source[(lane < count ? lane : 0) * DIM + i];
+    for (int i = 0; i < WIDTH; i++)
+        EACH_LANE ((REAL *)x)[i * TILE + lane] = source[(lane < count ? lane : 0) * WIDTH + i];
     for (int64_t done = 0; done < run->steps; done += together) {
         const int64_t steps = run->steps - done < together ? run->steps - done : together;
         const uint64_t step0 = run->first_step + (uint64_t)done;
@@ -88,10 +88,10 @@ static void run_tile(const Run *run, int64_t tile, const Desk *desk)
             next = swap;
         }
     }
-    REAL *const out = run->out + first * DIM;
-    for (int i = 0; i < DIM; i++)
+    REAL *const out = run->out + first * WIDTH;
+    for (int i = 0; i < WIDTH; i++)
         for (int64_t lane = 0; lane < count; lane++)
-            out[lane * DIM + i] = ((const REAL *)x)[i * TILE + lane];
+            out[lane * WIDTH + i] = ((const REAL *)x)[i * TILE + lane];
 }
 
 static void *run_tiles(void *argument)
@@ -100,7 +100,7 @@ static void *run_tiles(void *argument)
     const int64_t particles = queue->run->particles, tiles = (particles + TILE - 1) / TILE;
     /* The last tile has the fewest particles, and so the most steps of noise at a time. */
     const int64_t together = steps_drawn_together(particles - (tiles - 1) * TILE);
-    int64_t vectors = WORKSPACE + 2 * DIM;
+    int64_t vectors = WORKSPACE + 2 * WIDTH;
     for (int i = 0; i < NOISES; i++)
         vectors += together * components[i];
     void *memory = 0;
@@ -110,8 +110,8 @@ static void *run_tiles(void *argument)
     }
     Desk desk = {.temporaries = memory};
     desk.x = desk.temporaries + WORKSPACE;
-    desk.next = desk.x + DIM;
-    V *free_from = desk.next + DIM;
+    desk.next = desk.x + WIDTH;
+    V *free_from = desk.next + WIDTH;
     for (int i = 0; i < NOISES; i++) {
         desk.noise[i] = free_from;
         free_from += together * components[i];

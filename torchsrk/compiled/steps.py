@@ -1,4 +1,4 @@
-"""Compiled steps: traced from an SDE and a scheme, run over all particles in one call."""
+"""Compiled steps: traced from a function of tensors, run over all particles in one call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
@@ -16,14 +16,12 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from ..brownian import Increment, LevyArea, Needs, native
-from ..integrators import Integrator
-from ..potentials.base import is_stateful
-from ..sde import BaseSDE
+from ..brownian import native
+from ..brownian.draws import Draw
 from . import build
 from .fingerprint import fingerprint
 from .lowering import StepCode, lower
-from .trace import CannotCompile, NoiseInput, OperationCounter, TracedStep, noise_inputs, reason_of, trace_step
+from .trace import CannotCompile, OperationCounter, TracedStep, reason_of, trace_step
 from .writer import evaluate
 
 # Two counts of particles that no dimension of a problem is likely to have; steps traced with either must agree.
@@ -67,7 +65,7 @@ class _Run(ctypes.Structure):
 
 
 class CompiledSteps:
-    """A scheme's steps on an SDE as one C function.
+    """Steps as one C function.
 
     The numbers are those of the eager step up to rounding, and the same bits whatever the number of threads, the way a
     run is cut into calls or, from five particles on, the batch.
@@ -83,7 +81,7 @@ class CompiledSteps:
         code: StepCode,
         library: ctypes.CDLL,
         traced: TracedStep,
-        noise: Sequence[NoiseInput],
+        noise: Sequence[Draw],
         step_size: float,
         seen: bool,
     ) -> None:
@@ -169,7 +167,7 @@ class BoundSteps:
         self._first_particle = int(run.first_particle)
 
     def advance(self, source: Tensor, out: Tensor, first: int, last: int, row: int = 0) -> None:
-        """Write to ``out`` the contiguous states ``source`` (..., dim) of step ``first``, taken to step ``last``.
+        """Write to ``out`` the contiguous states ``source`` (..., width) of step ``first``, taken to step ``last``.
 
         ``row`` is the number of the first of them in the batch.
         """
@@ -198,20 +196,31 @@ class _Kept(dict[Hashable, "CompiledSteps | str"]):
     last: Hashable = None
 
 
-_COMPILED: WeakKeyDictionary[BaseSDE, _Kept] = WeakKeyDictionary()
+_COMPILED: WeakKeyDictionary[Any, _Kept] = WeakKeyDictionary()
 _COMPILING_LOCK = threading.RLock()
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is compiled: steps of a scheme on an SDE, for states like ``state``."""
+    """What is compiled: ``step(state, *normals, t)``, for states like ``state``.
 
-    sde: BaseSDE
-    scheme: Integrator
+    Attributes:
+        step: a function of tensors alone: states (particles, width), normals (particles, components) for every entry of
+            ``noise``, times their scale, and the time.
+        noise: what a step draws.
+        step_size: the time that passes in a step.
+        parts: what the step reads, to tell when it is another one. Programs live as long as the first of them.
+    """
+
+    step: Callable[..., Tensor]
+    noise: tuple[Draw, ...]
     step_size: float
     state: Tensor
-    brownian: int
-    levy_area: LevyArea
+    parts: tuple[Any, ...]
+
+    @property
+    def owner(self) -> Any:
+        return self.parts[0]
 
     @property
     def one_by_one(self) -> bool:
@@ -219,8 +228,8 @@ class Problem:
 
     def key(self) -> tuple[Hashable, bool]:
         """What a program depends on, and whether that is all of it."""
-        mark, complete = fingerprint(self.sde, self.scheme, self.levy_area)
-        form = (self.step_size, self.state.shape[-1], self.brownian, self.state.dtype, self.one_by_one)
+        mark, complete = fingerprint(*self.parts)
+        form = (self.step_size, self.state.shape[-1], self.noise, self.state.dtype, self.one_by_one)
         surroundings = (torch.get_default_dtype(), os.environ.get("CC"), os.environ.get("TORCHSRK_CACHE"))
         return (mark, form, surroundings), complete
 
@@ -233,7 +242,7 @@ def compiled_steps(problem: Problem) -> tuple[CompiledSteps, bool]:
     """
     _check_state(problem.state)
     with _COMPILING_LOCK:
-        kept = _COMPILED.setdefault(problem.sde, _Kept())
+        kept = _COMPILED.setdefault(problem.owner, _Kept())
         key, _ = problem.key()
         found = kept.get(key)
         if isinstance(found, str):
@@ -247,7 +256,7 @@ def compiled_steps(problem: Problem) -> tuple[CompiledSteps, bool]:
 def forget(problem: Problem, reason: str | None = None) -> None:
     """Compile the problem anew at the next call, or never again if there is a reason."""
     with _COMPILING_LOCK:
-        kept = _COMPILED.setdefault(problem.sde, _Kept())
+        kept = _COMPILED.setdefault(problem.owner, _Kept())
         key, _ = problem.key()
         kept.pop(key, None)
         kept.last = None
@@ -291,13 +300,10 @@ def _operations(problem: Problem, particles: int) -> int:
     """How many operations an eager step makes."""
     row = problem.state if problem.state.ndim == 1 else problem.state[0]
     x = row.expand(particles, -1).clone()
-    W = x.new_zeros(particles, problem.brownian)
-    needs = problem.scheme.required(problem.sde)
-    H = W if needs is Needs.SPACE_TIME_AREA else None
-    A = W.new_zeros(*W.shape, W.shape[-1]) if needs is Needs.LEVY_AREA else None
+    normals = [x.new_zeros(particles, draw.components) for draw in problem.noise]
     try:
         with torch.no_grad(), OperationCounter() as counter:
-            problem.scheme.step(problem.sde, 0.0, x, Increment(problem.step_size, W, H, A))
+            problem.step(x, *normals, 0.0)
     except Exception as error:  # the user's own, as a rule, which the run will raise again
         raise CannotCompile(f"a step of {particles} particles fails: {reason_of(error)}") from error
     return counter.operations
@@ -313,32 +319,27 @@ def _check_state(state: Tensor) -> None:
         )
 
 
-def compiling_pays(scheme: Integrator, state: Tensor, steps: int) -> bool:
-    """Whether an eager run of so many steps would take longer than compiling, from what steps usually cost."""
-    gradients = scheme.gradients_per_step * steps
-    return gradients * (_EAGER_CALL + _EAGER_NUMBER * state.numel()) > _COMPILING
+def compiling_pays(gradients: int, numbers: int) -> bool:
+    """Whether so many gradients of states of so many numbers would take longer eagerly than compiling does."""
+    return gradients * (_EAGER_CALL + _EAGER_NUMBER * numbers) > _COMPILING
 
 
 def _compile(problem: Problem, seen: bool) -> CompiledSteps:
     if native.library() is None:
         raise CannotCompile("the noise kernel was not built, for want of a C compiler")
-    if is_stateful(problem.sde):
-        raise CannotCompile("the potential changes with every gradient, as one that draws minibatches does")
-    sde, scheme, h, dim = problem.sde, problem.scheme, problem.step_size, problem.state.shape[-1]
-    dtype, one_by_one = problem.state.dtype, problem.one_by_one
-    noise = noise_inputs(sde, scheme, h, problem.brownian, problem.levy_area)
-    if sum(source.components for source in noise) > _MOST_NORMALS:
+    width, dtype, one_by_one = problem.state.shape[-1], problem.state.dtype, problem.one_by_one
+    if sum(draw.components for draw in problem.noise) > _MOST_NORMALS:
         raise CannotCompile(f"a step draws more than {_MOST_NORMALS} normals a particle, for its Lévy areas")
     traced, codes = [], []
     for marker in _MARKERS:
-        traced.append(trace_step(sde, scheme, h, dim, dtype, noise, problem.levy_area, marker))
+        traced.append(trace_step(problem.step, problem.noise, width, dtype, marker))
         codes.append(_lowered(traced[-1], one_by_one))
     if not codes[0].is_like(codes[1]):
         raise CannotCompile("a step depends on the number of particles")
-    library = build.load(_program(codes[0], dim, dtype, noise, one_by_one), _SIMD)
+    library = build.load(_program(codes[0], width, dtype, problem.noise, one_by_one), _SIMD)
     library.torchsrk_run.argtypes = (ctypes.POINTER(_Run), ctypes.c_int)
     library.torchsrk_run.restype = ctypes.c_int
-    return CompiledSteps(codes[0], library, traced[0], noise, h, seen)
+    return CompiledSteps(codes[0], library, traced[0], problem.noise, problem.step_size, seen)
 
 
 def _lowered(traced: TracedStep, one_by_one: bool) -> StepCode:
@@ -350,7 +351,7 @@ def _lowered(traced: TracedStep, one_by_one: bool) -> StepCode:
         raise CannotCompile(f"a step has an unexpected form ({type(error).__name__}: {reason_of(error)})") from error
 
 
-def _program(code: StepCode, dim: int, dtype: torch.dtype, noise: Sequence[NoiseInput], one_by_one: bool) -> str:
+def _program(code: StepCode, width: int, dtype: torch.dtype, noise: Sequence[Draw], one_by_one: bool) -> str:
     real, integer, suffixed = _REALS[dtype]
     definitions = {
         "REAL": real,
@@ -358,7 +359,7 @@ def _program(code: StepCode, dim: int, dtype: torch.dtype, noise: Sequence[Noise
         "INTEGER": integer,
         "F(x)": suffixed,
         "KIND": native.KINDS[dtype],
-        "DIM": dim,
+        "WIDTH": width,
         "WORKSPACE": code.workspace,
         "NOISES": len(noise),
         "STREAMS": ", ".join(str(int(source.stream)) for source in noise),

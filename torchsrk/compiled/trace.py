@@ -7,7 +7,7 @@ import math
 import operator
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -20,9 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-from ..brownian import Increment, LevyArea, Needs, Stream
-from ..integrators import Integrator
-from ..sde import BaseSDE
+from ..brownian.draws import Draw
 
 _DECOMPOSED = (
     *("gelu", "gelu_backward", "leaky_relu", "leaky_relu_backward", "elu", "elu_backward", "hardtanh", "mish"),
@@ -36,15 +34,6 @@ _DECOMPOSED = (
 
 class CannotCompile(Exception):
     """This step can't be compiled; the message says why, in words for the user."""
-
-
-@dataclass(frozen=True)
-class NoiseInput:
-    """Normals that a step reads: ``components`` a particle from a stream, times a scale."""
-
-    stream: Stream
-    components: int
-    scale: float
 
 
 @dataclass(frozen=True)
@@ -65,71 +54,25 @@ class TracedStep:
     reads: tuple[tuple[Tensor, Tensor], ...] = ()
 
 
-def noise_inputs(
-    sde: BaseSDE, scheme: Integrator, step_size: float, brownian: int, levy_area: LevyArea
-) -> list[NoiseInput]:
-    """What a step draws, the increment first."""
-    inputs = [NoiseInput(Stream.INCREMENT, brownian, math.sqrt(step_size))]
-    needs = scheme.required(sde)
-    if needs is Needs.SPACE_TIME_AREA:
-        inputs.append(NoiseInput(Stream.SPACE_TIME_AREA, brownian, math.sqrt(step_size / 12.0)))
-    elif needs is Needs.LEVY_AREA:
-        asked = _Recorder()
-        levy_area.sample_piece(torch.zeros(1, brownian), step_size, asked)
-        inputs += [NoiseInput(stream, components, 1.0) for stream, components in asked.components.items()]
-    return inputs
-
-
-class _Recorder:
-    """Gives zeros for normals, and remembers how many were asked for."""
-
-    def __init__(self) -> None:
-        self.components: dict[Stream, int] = {}
-
-    def draw(self, stream: Stream, like: Tensor, components: int, *, first_row: int = 0, first: int = 0) -> Tensor:
-        self.components[stream] = max(self.components.get(stream, 0), first + components)
-        return like.new_zeros(len(like), components)
-
-
-class _Given:
-    """Gives for normals what the graph has as inputs."""
-
-    def __init__(self, tensors: dict[Stream, Tensor]) -> None:
-        self.tensors = tensors
-
-    def draw(self, stream: Stream, like: Tensor, components: int, *, first_row: int = 0, first: int = 0) -> Tensor:
-        return self.tensors[stream][:, first : first + components].clone()
-
-
 def trace_step(
-    sde: BaseSDE,
-    scheme: Integrator,
-    step_size: float,
-    dim: int,
-    dtype: torch.dtype,
-    noise: list[NoiseInput],
-    levy_area: LevyArea,
-    particles: int,
+    step: Callable[..., Tensor], noise: Sequence[Draw], width: int, dtype: torch.dtype, particles: int
 ) -> TracedStep:
-    """Trace the step on tensors without data. The number of particles marks their dimension: take one that is rare."""
+    """Trace step(state, *normals, t) on tensors without data.
+
+    The number of particles marks their dimension: take one that is rare.
+    """
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    needs = scheme.required(sde)
     watch = _Watch()
 
-    def step(x: Tensor, *arguments: Tensor) -> Tensor:
-        *drawn, t = arguments
-        given = {source.stream: tensor for source, tensor in zip(noise, drawn, strict=True)}
-        W, A = given[Stream.INCREMENT], None
+    def watched(state: Tensor, *arguments: Tensor) -> Tensor:
         with torch.no_grad(), watch:
-            if needs is Needs.LEVY_AREA:
-                A = levy_area.sample_piece(W, step_size, _Given(given))
-            moved = scheme.step(sde, t, x, Increment(step_size, W, given.get(Stream.SPACE_TIME_AREA), A))
+            moved = step(state, *arguments)
         return watch.invalidated(moved, particles)
 
     decompositions = _decompositions()
 
-    shapes = ((particles, dim), *((particles, source.components) for source in noise), ())
+    shapes = ((particles, width), *((particles, source.components) for source in noise), ())
     examples = [torch.empty(shape, dtype=dtype) for shape in shapes]
 
     def as_graph(function: Callable[..., Tensor], *inputs: Tensor) -> fx.GraphModule:
@@ -140,7 +83,7 @@ def trace_step(
         with _TRACING, _quietly():
             # Twice: gradients are taken first, then writes in place become values. What the step reads is an input
             # of the second, so that writes to tensors made from it become values too.
-            first = as_graph(step, *examples)
+            first = as_graph(watched, *examples)
             _check_repeatable(first)
             constants = _lift_constants(first)
             written_out = torch.func.functionalize(first, remove="mutations_and_views")

@@ -64,8 +64,8 @@ class Integrator(ABC):
         """Positions (..., dim) of a state at t. ``increment`` is the next step's, if ``position_needs`` asks for it."""
         return sde.position(state)
 
-    def statistics(self, first: Tensor, last: Tensor, steps: int) -> dict[str, float]:
-        """What the states at both ends of a run tell about it, such as how often a proposal was accepted."""
+    def tallies(self, state: Tensor) -> dict[str, Tensor]:
+        """What a state has counted so far, (...) each, such as proposals accepted: a run reports it for each step."""
         return {}
 
     def required(self, sde: BaseSDE) -> Needs:

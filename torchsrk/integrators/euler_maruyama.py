@@ -6,6 +6,7 @@ from torch import Tensor
 
 from ..brownian.increment import Increment, Needs
 from ..sde.base import BaseSDE, Time
+from ..sde.terms import add_, plus
 from .base import EVERY_NOISE, Integrator
 
 
@@ -27,4 +28,5 @@ class EulerMaruyama(Integrator):
 
     def step(self, sde: BaseSDE, t: Time, x: Tensor, increment: Increment) -> Tensor:
         h, W = increment.dt, increment.W
-        return x + sde.noise_at(t, x)(W) + h * sde.drift_at(t, x)
+        moved = plus(x, sde.noise_at(t, x)(W))
+        return add_(moved, h * sde.drift_at(t, x))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..brownian.increment import Increment, Needs
 from ..sde.base import BaseSDE, Time
+from ..sde.terms import Term, plus
 from .base import EVERY_NOISE, Integrator
 
 
@@ -32,7 +33,7 @@ class SRKID(Integrator):
     def step(self, sde: BaseSDE, t: Time, x: Tensor, increment: Increment) -> Tensor:
         h, W, root = increment.dt, increment.W, math.sqrt(increment.dt)
         sigma = sde.sigma(t, x)
-        moved = x + sde.noise.product(sigma, W) + h * sde.drift_at(t, x)
+        moved = plus(x, Term(1.0, sde.noise.product(sigma, W)), h * sde.drift_at(t, x))
         offsets = sde.noise.offsets(sigma, increment)
         if offsets is None:
             return moved

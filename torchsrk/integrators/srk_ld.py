@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..brownian.increment import Increment, Needs
 from ..sde.base import BaseSDE, Time
+from ..sde.terms import add_, plus
 from .base import Integrator
 
 _PLUS = 0.5 + 1.0 / math.sqrt(6.0)
@@ -39,12 +40,13 @@ class SRKLD(Integrator):
         h, W, H = increment.dt, increment.W, increment.H
         assert H is not None
         noise = sde.noise_at(t, x)
-        base = x + noise(H)
-        first = base + _PLUS * noise(W)
-        second = base + _MINUS * noise(W) + h * sde.drift_at(t, x)
+        base = plus(x, noise(H))
+        second = plus(base, _MINUS * noise(W))
+        first = add_(base, _PLUS * noise(W))
         if sde.noise_varies:
-            half = 0.5 * W
-            moved = x + noise(half + H) + sde.noise_at(t + h, x)(half - H)
+            moved = plus(x, noise(0.5 * W + H), sde.noise_at(t + h, x)(0.5 * W - H))
         else:
-            moved = x + noise(W)
-        return moved + 0.5 * h * sde.drift_at(t, first) + 0.5 * h * sde.drift_at(t + h, second)
+            moved = plus(x, noise(W))
+        add_(second, h * sde.drift_at(t, x))
+        add_(moved, 0.5 * h * sde.drift_at(t, first))
+        return add_(moved, 0.5 * h * sde.drift_at(t + h, second))

@@ -5,7 +5,18 @@ from .general import SDE
 from .ito_diffusion import ItoDiffusion
 from .langevin import Langevin
 from .noise_types import NOISE_TYPES, NoiseType
-from .terms import Term
+from .terms import Term, add_, plus
 from .underdamped import UnderdampedLangevin
 
-__all__ = ["NOISE_TYPES", "SDE", "BaseSDE", "ItoDiffusion", "Langevin", "NoiseType", "Term", "UnderdampedLangevin"]
+__all__ = [
+    "NOISE_TYPES",
+    "SDE",
+    "BaseSDE",
+    "ItoDiffusion",
+    "Langevin",
+    "NoiseType",
+    "Term",
+    "UnderdampedLangevin",
+    "add_",
+    "plus",
+]
