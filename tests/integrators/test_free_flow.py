@@ -1,4 +1,4 @@
-"""The free flow's coefficients against sixty digits, from friction that hardly acts in a step to friction that kills."""
+"""The free flow's coefficients against ninety digits, from friction that hardly acts to friction that stops."""
 
 from decimal import Decimal, getcontext, localcontext
 
@@ -13,7 +13,7 @@ TIMES = (0.0, 1e-3, 0.1, 0.3, 0.5, 0.77, 0.9, 0.999, 1.0)
 
 
 @pytest.fixture(autouse=True)
-def _sixty_digits():
+def _ninety_digits():
     with localcontext():
         getcontext().prec = 90
         yield

@@ -60,6 +60,9 @@ class GHMC(Integrator):
         )
         return torch.cat((torch.where(accept, new_x, x), v, *kept), -1)
 
+    def position(self, sde: BaseSDE, t: Time, state: Tensor, increment: Increment | None) -> Tensor:
+        return state[..., : state.shape[-1] // 3]
+
     def statistics(self, first: Tensor, last: Tensor, steps: int) -> dict[str, float]:
         """The share of steps accepted."""
         return {"acceptance": float((last[..., -1] - first[..., -1]).double().mean()) / steps}

@@ -70,6 +70,9 @@ class OBABO(Integrator):
         v = v + Term(-outer * h * sde.u, force)
         return torch.cat((x, half_friction(sde, v, increment, sign=-1.0), force), -1)
 
+    def position(self, sde: BaseSDE, t: Time, state: Tensor, increment: Increment | None) -> Tensor:
+        return state[..., : state.shape[-1] // 3]
+
 
 def half_friction(sde: UnderdampedLangevin, v: Tensor, increment: Increment, *, sign: float) -> Tensor:
     """O(h/2): with sign 1 on the first half of the step, -1 on the second."""

@@ -17,6 +17,8 @@ from .free_flow import fall, reach
 
 _EARLY, _LATE = 0.5 - math.sqrt(3.0) / 6.0, 0.5 + math.sqrt(3.0) / 6.0  # the nodes of Gauss's rule of two points
 
+Pair = tuple[float, float]
+
 
 class QUICSORT(Integrator):
     """X₁ = X + a(l)Ṽ + b(l)w,  X₂ = X + a(r)Ṽ + b(r)w - a(⅓)f₁,  X' = X + a(1)Ṽ + b(1)w - ½(a(r)f₁ + a(l)f₂),
@@ -26,9 +28,9 @@ class QUICSORT(Integrator):
     b(s) = (e^(-γhs) - 1 + γhs)/(γ²h): the path is replaced by one of straight pieces with the same W, H and K, and the
     ordinary differential equation along it is solved by two gradients.
 
-    Two gradients a step. Strong order 3 where f has three bounded derivatives. Its noise is a polynomial's, so γh should
-    be below 1 or so. Pick it where a trajectory must be accurate, or as the reference of other schemes. Foster, Lyons
-    and Oberhauser (2021) and Scott, O'Kane, Jelinčič and Foster (2025).
+    Two gradients a step. Strong order 3 for smooth f; the law errs by O(h³). Its path has three pieces whatever γ is, so
+    γh should be below 1 or so: far above, velocities are too hot. Pick it where a trajectory must be accurate, or as the
+    reference of other schemes. Foster, Lyons and Oberhauser (2021); Scott, O'Kane, Jelinčič and Foster (2025).
     """
 
     name = "quicsort"

@@ -19,15 +19,17 @@ class RandomizedMidpoint(Integrator):
 
     The force's integral over the step is estimated without bias at one random time, where Cheng's scheme says the
     particle is. (N_m, N_X, N_V) is the free flow's noise at τh and h: of W and H, and of a third normal for what those
-    leave open within. Two gradients a step. Strong order 1.5. Pick it where ∇f is Lipschitz and no more is known: its
-    bound needs no smooth Hessian, W₂ error ε in O(ε^(-2/3)) gradients. UBU(randomized=True) leaves out the gradient at
-    X. Shen and Lee (2019).
+    leave open within.
+
+    Two gradients a step. Strong order 1.5. The law errs by O(h³): a step's mean over τ is right up to O(h⁴), and the
+    variance over τ is O(h⁴). Pick it where ∇f is Lipschitz and no more is known: its bound needs no smooth Hessian, W₂
+    error ε in O(ε^(-2/3)) gradients. UBU(randomized=True) leaves out the gradient at X. Shen and Lee (2019).
     """
 
     name = "randomized-midpoint"
     strong_order = 1.5
     strong_order_additive = 1.5
-    law_order = 2.0
+    law_order = 3.0
     serves = (UnderdampedLangevin,)
     needs = Needs.INCREMENT | Needs.SPACE_TIME_AREA | Needs.BETWEEN | Needs.UNIFORM
     gradients_per_step = 2
