@@ -240,10 +240,10 @@ def test_ghmc_has_the_targets_law(target):
     assert np.abs((mean - expected) / error).max() < 4.0, (mean, expected, error)
     acceptance = GHMC().statistics(first, last, 80)["acceptance"]
     assert 0.5 < acceptance < 0.97
-    # Without its rejections the same steps are seen to be off.
-    unadjusted, _, _ = draws(OBABO(), sde, x0, h, warm_up=30, count=10, spacing=5)
+    # Without its rejections the same steps are seen to be off, or off to infinity.
+    unadjusted, _, _ = draws(OBABO(), sde, x0, h, warm_up=30, count=2, spacing=5)
     mean, error = mean_and_error(unadjusted.square())
-    assert np.abs((mean - expected) / error).max() > 8.0
+    assert not np.abs((mean - expected) / error).max() < 8.0
 
 
 # Formulas.

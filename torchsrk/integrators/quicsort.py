@@ -25,11 +25,11 @@ class QUICSORT(Integrator):
     V' = e^(-γh)Ṽ - ½(e^(-γhr)f₁ + e^(-γhl)f₂) + (a(1)/h)w - ρ(H - 6K),  f_i = hu∇f(X_i).
 
     Here Ṽ = V + ρ(H + 6K), w = ρ(W - 12K), ρ = √(2γu), l and r = ½ ∓ √3/6, a(s) = (1 - e^(-γhs))/γ and
-    b(s) = (e^(-γhs) - 1 + γhs)/(γ²h): the path is replaced by one of straight pieces with the same W, H and K, and the
-    ordinary differential equation along it is solved by two gradients.
+    b(s) = (e^(-γhs) - 1 + γhs)/(γ²h): the path is replaced by a jump, a straight line and a jump with the same W, H and
+    K, and the ordinary differential equation along it is solved by two gradients.
 
-    Two gradients a step. Strong order 3 for smooth f; the law errs by O(h³). Its path has three pieces whatever γ is, so
-    γh should be below 1 or so: far above, velocities are too hot. Pick it where a trajectory must be accurate, or as the
+    Two gradients a step. Strong order 3 for smooth f; the law errs by O(h³). The jumps are the same whatever γ is, so γh
+    should be below 1 or so: far above, velocities are too hot. Pick it where a trajectory must be accurate, or as the
     reference of other schemes. Foster, Lyons and Oberhauser (2021); Scott, O'Kane, Jelinčič and Foster (2025).
     """
 
