@@ -23,6 +23,9 @@ class GHMC(Integrator):
     energy is not finite the particle turns back. A rejection reverses the velocity, so take h small enough that nearly
     all are accepted: with friction near √(u·least curvature), 0.9 and more.
 
+    Start inside the bulk, or with small steps: out where h is too long for the curvature, every step is rejected, and a
+    particle stays where it is.
+
     One gradient a step and one energy; the state is (X, V, ∇f(X), f(X), steps accepted). No strong order: a path does
     not decide what is accepted. Pick it where the bias must be 0. Horowitz (1991).
     """

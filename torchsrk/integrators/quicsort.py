@@ -28,8 +28,8 @@ class QUICSORT(Integrator):
     b(s) = (e^(-γhs) - 1 + γhs)/(γ²h): the path is replaced by a jump, a straight line and a jump with the same W, H and
     K, and the ordinary differential equation along it is solved by two gradients.
 
-    Two gradients a step. Strong order 3 for smooth f; the law errs by O(h³). The jumps are the same whatever γ is, so γh
-    should be below 1 or so: far above, velocities are too hot. Pick it where a trajectory must be accurate, or as the
+    Two gradients a step. Strong order 3 for smooth f; the law errs by O(h³). The jumps are the same whatever γ is, so
+    take γh below 1 or so: far above, velocities are too hot. Pick it where a trajectory must be accurate, or as the
     reference of other schemes. Foster, Lyons and Oberhauser (2021); Scott, O'Kane, Jelinčič and Foster (2025).
     """
 
