@@ -55,7 +55,7 @@ class GHMC(Integrator):
         kinetic = (new_v.square() - v.square()).sum(-1, keepdim=True)
         error = new_energy - energy + Term(0.5 / u, kinetic)
         # An error of -∞ is as little of an energy as one of +∞; comparisons with NaN are false.
-        accept = (torch.exp(-error) > increment.u) & (error > -math.inf)
+        accept = (torch.exp(-error) > increment.u) & ~torch.isinf(error)
         v = half_friction(sde, torch.where(accept, new_v, -v), increment, sign=-1.0)
         kept = (
             torch.where(accept, new, old)
