@@ -66,6 +66,5 @@ class GHMC(Integrator):
     def position(self, sde: BaseSDE, t: Time, state: Tensor, increment: Increment | None) -> Tensor:
         return state[..., : state.shape[-1] // 3]
 
-    def statistics(self, first: Tensor, last: Tensor, steps: int) -> dict[str, float]:
-        """The share of steps accepted."""
-        return {"acceptance": float((last[..., -1] - first[..., -1]).double().mean()) / steps}
+    def tallies(self, state: Tensor) -> dict[str, Tensor]:
+        return {"acceptance": state[..., -1]}

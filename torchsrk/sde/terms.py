@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """factor·tensor. So x + h·b is one pass over memory and not two: in a loop of cheap gradients they count."""
+    """factor·tensor. So x + h * b is one pass over memory and not two: in a loop of cheap gradients they count."""
 
     factor: float
     tensor: Tensor
@@ -18,11 +19,23 @@ class Term:
     def __rmul__(self, number: float) -> Term:
         return Term(number * self.factor, self.tensor)
 
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # x + term. By __radd__ torch would first write, at each addition, the error that it does not know terms.
+        if function is not Tensor.add or kwargs or not isinstance(args[0], Tensor):
+            return NotImplemented
+        x, term = args
+        return torch.add(x, term.tensor, alpha=term.factor)
+
+    if TYPE_CHECKING:
+
+        def __radd__(self, x: Tensor) -> Tensor: ...
+
 
 def plus(x: Tensor, *terms: Term) -> Tensor:
     """x + Σ terms, a new tensor: the only one that is made, where each + would make another."""
     first, *others = terms
-    return add_(torch.add(x, first.tensor, alpha=first.factor), *others)
+    return add_(x + first, *others)
 
 
 def add_(total: Tensor, *terms: Term) -> Tensor:
