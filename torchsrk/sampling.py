@@ -287,9 +287,12 @@ class _Chain:
 
         def step(x: Tensor, *arguments: Any) -> Tensor:
             *normals, t = arguments
-            given = {draw.stream: tensor for draw, tensor in zip(drawn, normals, strict=True)}
-            areas = partial(levy_area.sample_piece, dt=h, normals=GivenNormals(given)) if has_areas else None
-            return self.scheme.step(self.sde, t, x, assemble(h, given, areas))
+            given = list(zip(drawn, normals, strict=True))
+            series = GivenNormals({draw.stream: tensor for draw, tensor in given if not draw.part})
+            areas = partial(levy_area.sample_piece, dt=h, normals=series) if has_areas else None
+            return self.scheme.step(
+                self.sde, t, x, assemble(h, {draw.part: tensor for draw, tensor in given if draw.part}, areas)
+            )
 
         return Problem(step, drawn, h, state, (self.sde, self.scheme, levy_area))
 

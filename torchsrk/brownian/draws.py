@@ -15,37 +15,28 @@ from .increment import Increment, Needs
 from .levy_area import LevyArea
 from .noise import Stream
 
-# For every entry of the Brownian motion: the stream and, over dt, the variance.
-_OF_THE_PATH = {
-    Needs.INCREMENT: (Stream.INCREMENT, 1.0),
-    Needs.SPACE_TIME_AREA: (Stream.SPACE_TIME_AREA, 1.0 / 12.0),
-    Needs.SPACE_TIME_TIME_AREA: (Stream.SPACE_TIME_TIME_AREA, 1.0 / 720.0),
-}
-
 
 @dataclass(frozen=True)
 class Draw:
-    """Normals that a step reads: ``components`` a particle from a stream, times a scale."""
+    """Normals that a step reads: ``components`` a particle from a stream, times a scale; ``part`` of an increment."""
 
     stream: Stream
     components: int
     scale: float
+    part: str = ""
 
 
 @lru_cache
 def draws(needs: Needs, dt: float, brownian: int) -> tuple[Draw, ...]:
     """What a step draws, but for the series of Lévy areas. The increment is always there, and first."""
-    needs |= Needs.INCREMENT
-    drawn = [
-        Draw(stream, brownian, math.sqrt(variance * dt))
-        for need, (stream, variance) in _OF_THE_PATH.items()
-        if need in needs
-    ]
-    if Needs.BETWEEN in needs:
-        drawn.append(Draw(Stream.BETWEEN, brownian, 1.0))
-    if Needs.UNIFORM in needs:
-        drawn.append(Draw(Stream.UNIFORM, 1, 1.0))
-    return tuple(drawn)
+    kinds = {
+        Needs.INCREMENT: Draw(Stream.INCREMENT, brownian, math.sqrt(dt), "W"),
+        Needs.SPACE_TIME_AREA: Draw(Stream.SPACE_TIME_AREA, brownian, math.sqrt(dt / 12.0), "H"),
+        Needs.SPACE_TIME_TIME_AREA: Draw(Stream.SPACE_TIME_TIME_AREA, brownian, math.sqrt(dt / 720.0), "K"),
+        Needs.BETWEEN: Draw(Stream.BETWEEN, brownian, 1.0, "Z"),
+        Needs.UNIFORM: Draw(Stream.UNIFORM, 1, 1.0, "u"),
+    }
+    return tuple(draw for need, draw in kinds.items() if need in needs | Needs.INCREMENT)
 
 
 def levy_draws(needs: Needs, dt: float, brownian: int, levy_area: LevyArea) -> tuple[Draw, ...]:
@@ -57,20 +48,11 @@ def levy_draws(needs: Needs, dt: float, brownian: int, levy_area: LevyArea) -> t
     return tuple(Draw(stream, components, 1.0) for stream, components in asked.components.items())
 
 
-def assemble(
-    dt: float, drawn: Mapping[Stream, Tensor], levy_area: Callable[[Tensor], Tensor] | None = None
-) -> Increment:
-    """The increment made of what ``draws`` asks for; ``levy_area`` gives areas from W, if they are needed."""
-    W, normal = drawn[Stream.INCREMENT], drawn.get(Stream.UNIFORM)
-    return Increment(
-        dt,
-        W,
-        H=drawn.get(Stream.SPACE_TIME_AREA),
-        A=None if levy_area is None else levy_area(W),
-        K=drawn.get(Stream.SPACE_TIME_TIME_AREA),
-        Z=drawn.get(Stream.BETWEEN),
-        u=None if normal is None else uniform(normal),
-    )
+def assemble(dt: float, parts: Mapping[str, Tensor], levy_area: Callable[[Tensor], Tensor] | None = None) -> Increment:
+    """The increment of the parts that ``draws`` asks for; ``levy_area`` gives areas from W, if they are needed."""
+    if "u" in parts:
+        parts = {**parts, "u": uniform(parts["u"])}
+    return Increment(dt, **parts, A=None if levy_area is None else levy_area(parts["W"]))
 
 
 def uniform(normal: Tensor) -> Tensor:

@@ -48,25 +48,27 @@ class FreshNoise:
         self.levy_area = MrongowiusRoesslerLevyArea() if levy_area is None else levy_area
         self._rows = math.prod(self.shape[:-1])
         self._overwrite = overwrite
-        self._memory: dict[Stream, Tensor] = {}
+        self._memory: dict[str, Tensor] = {}
+        self._last_asked: tuple[float, Needs] | None = None
 
     def increment(self, step: int, t: float, dt: float, needs: Needs) -> Increment:
         """The increment of step number ``step``; fresh noise does not depend on ``t``."""
-        drawn = {draw.stream: self._normals(draw, step) for draw in draws(needs, dt, self.shape[-1])}
-        if Needs.LEVY_AREA not in needs:
-            return assemble(dt, drawn)
-        return assemble(dt, drawn, partial(self._levy_area, step, dt))
+        if self._last_asked != (dt, needs):
+            self._last_asked = (dt, needs)
+            self._draws, self._has_areas = draws(needs, dt, self.shape[-1]), Needs.LEVY_AREA in needs
+        parts = {draw.part: self._normals(draw, step) for draw in self._draws}
+        return assemble(dt, parts, partial(self._levy_area, step, dt) if self._has_areas else None)
 
     def _levy_area(self, step: int, dt: float, W: Tensor) -> Tensor:
         normals = StepNormals(self.seed, step, self.first_particle)
         return self.levy_area.sample(W.view(self._rows, -1), dt, normals).view(*W.shape, W.shape[-1])
 
     def _normals(self, draw: Draw, step: int) -> Tensor:
-        out = self._memory.get(draw.stream)
+        out = self._memory.get(draw.part)
         if out is None:
             out = torch.empty(self._rows, draw.components, dtype=self.dtype, device=self.device)
         if self._overwrite:
-            self._memory[draw.stream] = out
+            self._memory[draw.part] = out
         fill_normal(
             out,
             seed=self.seed,

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True, slots=True)
 class Term:
     """factor·tensor. So x + h * b is one pass over memory and not two: in a loop of cheap gradients they count."""
 
-    factor: float
-    tensor: Tensor
+    __slots__ = ("factor", "tensor")
+
+    def __init__(self, factor: float, tensor: Tensor) -> None:
+        self.factor, self.tensor = factor, tensor
 
     def __rmul__(self, number: float) -> Term:
-        return Term(number * self.factor, self.tensor)
+        return Term(number * self.factor, self.tensor) if isinstance(number, (int, float)) else NotImplemented
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -35,7 +35,7 @@ class Term:
 def plus(x: Tensor, *terms: Term) -> Tensor:
     """x + Σ terms, a new tensor: the only one that is made, where each + would make another."""
     first, *others = terms
-    return add_(x + first, *others)
+    return add_(torch.add(x, first.tensor, alpha=first.factor), *others)
 
 
 def add_(total: Tensor, *terms: Term) -> Tensor:
