@@ -9,6 +9,7 @@ from torch import Tensor
 from ..brownian.increment import Increment, Needs
 from ..sde.base import BaseSDE, Time
 from ..sde.terms import add_, plus
+from .additive import plus_noise
 from .base import Integrator
 
 _PLUS = 0.5 + 1.0 / math.sqrt(6.0)
@@ -43,10 +44,7 @@ class SRKLD(Integrator):
         base = plus(x, noise(H))
         second = plus(base, _MINUS * noise(W))
         first = add_(base, _PLUS * noise(W))
-        if sde.noise_varies:
-            moved = plus(x, noise(0.5 * W + H), sde.noise_at(t + h, x)(0.5 * W - H))
-        else:
-            moved = plus(x, noise(W))
+        moved = plus_noise(sde, t, x, noise, increment)
         add_(second, h * sde.drift_at(t, x))
         add_(moved, 0.5 * h * sde.drift_at(t, first))
         return add_(moved, 0.5 * h * sde.drift_at(t + h, second))

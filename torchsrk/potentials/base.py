@@ -44,22 +44,33 @@ def is_stateful(module: nn.Module) -> bool:
 
 def gradient_of_sum(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """The gradient of Σ function(x), each point on its own; it carries a graph when the caller's grad mode is on."""
+    return value_and_gradient_of_sum(function, x)[1]
+
+
+def value_and_gradient_of_sum(function: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+    """function(x) and the gradient of its sum, from one evaluation; with graphs when the caller's grad mode is on."""
     # torch.compile has no autograd.grad, and this one would break its graph; a transformation's tensors hide theirs.
     if torch.compiler.is_compiling() or is_transformed():
-        return torch.func.grad(lambda y: function(y).sum())(x)
+
+        def total(y: Tensor) -> tuple[Tensor, Tensor]:
+            value = function(y)
+            return value.sum(), value
+
+        gradient, value = torch.func.grad(total, has_aux=True)(x)
+        return value, gradient
     if torch.is_inference_mode_enabled() or x.is_inference():  # nothing is differentiable: gradients would be 0
         with torch.inference_mode(False), torch.no_grad():
-            return gradient_of_sum(function, x.clone())
+            return value_and_gradient_of_sum(function, x.clone())
     keep_graph = torch.is_grad_enabled()
     with torch.enable_grad():
         point = x if x.requires_grad else x.detach().requires_grad_()
         value = function(point)
         if not value.requires_grad:  # a function that does not depend on x
-            return torch.zeros_like(x)
+            return value, torch.zeros_like(x)
         (gradient,) = torch.autograd.grad(
             value.sum(), point, create_graph=keep_graph, allow_unused=True, materialize_grads=True
         )
-    return gradient
+    return (value if keep_graph else value.detach()), gradient
 
 
 def check_energy(energy: Tensor, x: Tensor) -> Tensor:
