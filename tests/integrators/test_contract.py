@@ -1,20 +1,30 @@
 """What every scheme keeps to, and that its declared facts are facts."""
 
+import dataclasses
 import itertools
 
 import pytest
 import torch
 
-from tests.problems import CountingPotential, matrix_columns, matrix_field, sdes
-from torchsrk import SDE, SRKID, SRKLD, EulerMaruyama, Langevin, integrators, sample
-from torchsrk.brownian import BrownianPath, Increment, Needs
+from tests.problems import CountingPotential, matrix_columns, matrix_field, minibatch, sdes
+from torchsrk import SDE, SRA1, SRKID, SRKLD, Langevin, ShARK, UnderdampedLangevin, integrators, sample
+from torchsrk.brownian import BrownianPath, Increment, Needs, start_normals
 from torchsrk.integrators import Integrator, integrator_named
+from torchsrk.potentials import NonConvex
 
-SCHEMES = [EulerMaruyama(), SRKLD(), SRKID()]
+EXPORTED = [getattr(integrators, name) for name in integrators.__all__]
+SCHEMES = [cls() for cls in EXPORTED if isinstance(cls, type) and issubclass(cls, Integrator) and cls is not Integrator]
+
+
+def zoo():
+    """One SDE of every class and noise type, with its dimension."""
+    return {**sdes(), "underdamped": (UnderdampedLangevin(NonConvex(2.0, 0.5, dim=3), friction=1.5), 3)}
+
+
 PAIRS = [
     (scheme, name)
-    for scheme, (name, (sde, _)) in itertools.product(SCHEMES, sorted(sdes().items()))
-    if sde.noise.name in scheme.noise_types
+    for scheme, (name, (sde, _)) in itertools.product(SCHEMES, sorted(zoo().items()))
+    if scheme.is_for(sde)
 ]
 
 
@@ -22,16 +32,30 @@ def increment(shape, needs, dt=0.1, seed=2):
     return BrownianPath(shape, num_steps=4, seed=seed, t1=dt).increment(0, 0.0, dt, needs)
 
 
-def test_every_exported_scheme_is_under_contract():
-    exported = [getattr(integrators, name) for name in integrators.__all__]
-    schemes = {cls for cls in exported if isinstance(cls, type) and issubclass(cls, Integrator)} - {Integrator}
-    assert schemes == {type(scheme) for scheme in SCHEMES}
+def particle_of(given, index):
+    parts = {field.name: getattr(given, field.name) for field in dataclasses.fields(given)[1:]}
+    return Increment(given.dt, **{name: None if part is None else part[index] for name, part in parts.items()})
+
+
+def start(scheme, sde, x, dt=0.1):
+    """The first state of particles at x, and the increments of the steps from it, as a run would make them."""
+    return scheme.init(sde, 0.2, x, dt, start_normals(5)), increment(
+        (*x.shape[:-1], sde.brownian_dim(x)), scheme.required(sde) | scheme.position_needs, dt
+    )
+
+
+def test_there_are_schemes_for_every_sde():
+    assert {name for _, name in PAIRS} == set(zoo())
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=str)
 def test_facts_are_declared(scheme):
     assert integrator_named(scheme.name).__class__ is type(scheme)
-    assert 0.0 < scheme.strong_order <= scheme.strong_order_additive
+    if scheme.strong_order is None:
+        assert scheme.strong_order_additive is None
+    else:
+        assert 0.0 < scheme.strong_order <= scheme.strong_order_additive
+    assert scheme.law_order is None or scheme.law_order > 0.0
     assert set(scheme.noise_types) <= {"additive", "diagonal", "scalar", "isotropic", "general"}
     assert isinstance(scheme.needs, Needs)
     assert not vars(scheme), "a scheme has no state"
@@ -40,37 +64,82 @@ def test_facts_are_declared(scheme):
 
 @pytest.mark.parametrize(("scheme", "name"), PAIRS, ids=str)
 def test_a_step_is_a_pure_function_of_its_increment(scheme, name):
-    sde, dim = sdes()[name]
+    sde, dim = zoo()[name]
     x = torch.linspace(-1.0, 1.0, 5 * dim).reshape(5, dim)
-    given = increment((5, sde.brownian_dim(x)), scheme.required(sde))
-    before = x.clone(), given.W.clone()
-    first, second = scheme.step(sde, 0.2, x, given), scheme.step(sde, 0.2, x, given)
+    state, given = start(scheme, sde, x)
+    assert torch.equal(scheme.init(sde, 0.2, x, 0.1, start_normals(5)), state)
+    assert state.shape[:-1] == x.shape[:-1]
+    before = x.clone(), state.clone(), given.W.clone()
+    first, second = scheme.step(sde, 0.2, state, given), scheme.step(sde, 0.2, state, given)
+    position = scheme.position(sde, 0.2, state, given)
     assert torch.equal(first, second)
-    assert first.shape == x.shape
-    assert torch.equal(x, before[0])
-    assert torch.equal(given.W, before[1])
-    assert first.data_ptr() != x.data_ptr()
+    assert not torch.equal(first, state)
+    assert first.shape == state.shape
+    assert first.dtype == x.dtype
+    assert position.shape == x.shape
+    if not scheme.position_needs:
+        assert torch.equal(scheme.position(sde, 0.2, state, None), x)
+    for now, then in zip((x, state, given.W), before, strict=True):
+        assert torch.equal(now, then)
+    assert first.data_ptr() != state.data_ptr()
 
 
 @pytest.mark.parametrize(("scheme", "name"), PAIRS, ids=str)
 def test_any_leading_shape_and_each_particle_on_its_own(scheme, name):
-    sde, dim = sdes()[name]
+    sde, dim = zoo()[name]
     x = torch.linspace(-1.0, 1.0, 6 * dim).reshape(2, 3, dim)
-    m = sde.brownian_dim(x)
-    given = increment((2, 3, m), scheme.required(sde))
-    stepped = scheme.step(sde, 0.2, x, given)
+    state, given = start(scheme, sde, x)
+    stepped, position = scheme.step(sde, 0.2, state, given), scheme.position(sde, 0.2, state, given)
     for i, j in itertools.product(range(2), range(3)):
-        parts = [None if part is None else part[i, j] for part in (given.W, given.H, given.A)]
-        torch.testing.assert_close(scheme.step(sde, 0.2, x[i, j], Increment(given.dt, *parts)), stepped[i, j])
+        alone = particle_of(given, (i, j))
+        torch.testing.assert_close(scheme.step(sde, 0.2, state[i, j], alone), stepped[i, j])
+        torch.testing.assert_close(scheme.position(sde, 0.2, state[i, j], alone), position[i, j])
 
 
-@pytest.mark.parametrize("scheme", [EulerMaruyama(), SRKLD(), SRKID()], ids=str)
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
 def test_gradients_per_step_are_counted(scheme):
+    """Of those that a potential is asked for; second derivatives are taken of its energy."""
     potential = CountingPotential()
-    steps = 10
-    sample(Langevin(potential), torch.zeros(4, 3), integrator=scheme, step_size=0.1, num_steps=steps, seed=0)
-    assert potential.gradients == steps * scheme.gradients_per_step
-    assert scheme.gradients_per_step == {"em": 1, "srk-ld": 3, "srk-id": 1}[scheme.name]
+    sde = next(sde for sde in (Langevin(potential), UnderdampedLangevin(potential, friction=1.0)) if scheme.is_for(sde))
+    state, given = start(scheme, sde, torch.ones(4, 3))
+    potential.gradients = 0
+    for _ in range(10):
+        state = scheme.step(sde, 0.0, state, given)
+    assert potential.gradients == 10 * scheme.gradients_per_step
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+def test_a_state_keeps_its_dtype(scheme, dtype):
+    potential = CountingPotential()
+    sde = next(sde for sde in (Langevin(potential), UnderdampedLangevin(potential, friction=1.0)) if scheme.is_for(sde))
+    x = torch.ones(4, 3, dtype=dtype)
+    state = scheme.init(sde, 0.0, x, 0.1, start_normals(5))
+    given = increment((4, 3), scheme.required(sde) | scheme.position_needs)
+    parts = {field.name: getattr(given, field.name) for field in dataclasses.fields(given)[1:]}
+    given = Increment(0.1, **{name: None if part is None else part.to(dtype) for name, part in parts.items()})
+    assert state.dtype == scheme.step(sde, 0.0, state, given).dtype == dtype
+    assert scheme.position(sde, 0.0, state, given).dtype == dtype
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+def test_an_sde_that_is_not_served_is_refused_with_those_schemes_that_serve_it(scheme):
+    for sde, _ in zoo().values():
+        if scheme.is_for(sde):
+            scheme.check(sde)
+            continue
+        with pytest.raises(ValueError, match=f"{type(scheme).__name__} serves .*Schemes that serve it: ") as refusal:
+            scheme.check(sde)
+        named = set(str(refusal.value).split("Schemes that serve it: ")[1].rstrip(".").split(", "))
+        assert {repr(other.name) for other in SCHEMES if other.is_for(sde)} <= named
+        assert repr(scheme.name) not in named
+
+
+@pytest.mark.parametrize("name", ["mala", "ozaki", "tamed"])
+def test_estimated_gradients_are_refused_where_they_would_bias(name):
+    scheme, sde, x = integrator_named(name), Langevin(minibatch()), torch.zeros(4, 2)
+    with pytest.raises(ValueError, match=r"MinibatchPotential estimates its gradient.*such as 'em'"):
+        scheme.step(sde, 0.0, *start(scheme, sde, x))
 
 
 @pytest.mark.parametrize("noise_type", ["diagonal", "scalar", "isotropic", "general", "columns"])
@@ -112,8 +181,7 @@ def test_srk_id_evaluates_what_it_needs(noise_type):
 
 def test_commutative_noise_asks_for_no_levy_area():
     for name, (sde, _) in sdes().items():
-        expected = Needs.LEVY_AREA if sde.noise.name in ("isotropic", "general") else Needs.INCREMENT
-        assert SRKID().required(sde) is expected, name
+        assert (Needs.LEVY_AREA in SRKID().required(sde)) == (sde.noise.name in ("isotropic", "general")), name
 
 
 def test_srk_ld_is_the_papers_formula():
@@ -127,6 +195,26 @@ def test_srk_ld_is_the_papers_formula():
     h2 = x - h * potential.grad(x) + root * ((0.5 - 6**-0.5) * xi + 12**-0.5 * eta)
     expected = x - h / 2 * (potential.grad(h1) + potential.grad(h2)) + root * xi
     torch.testing.assert_close(SRKLD().step(Langevin(potential), 0.0, x, given), expected)
+
+
+def test_on_a_linear_drift_sra1_is_srk_ld():
+    sde = SDE(lambda x: 1.0 - 2.0 * x, torch.linspace(-1, 1, 12).view(3, 4), "additive")
+    x = torch.linspace(-1.0, 1.0, 15).reshape(5, 3)
+    given = increment((5, 4), SRA1.needs, dt=0.3)
+    torch.testing.assert_close(SRA1().step(sde, 0.0, x, given), SRKLD().step(sde, 0.0, x, given))
+
+
+@pytest.mark.parametrize(("scheme", "later"), [(SRA1(), 0.75), (ShARK(), 5.0 / 6.0), (SRKLD(), 1.0)], ids=str)
+def test_a_time_dependent_drift_is_met_at_these_times(scheme, later):
+    times = []
+
+    def drift(t, x):
+        times.append(t)
+        return -x
+
+    sde = SDE(drift, 1.0, "additive", time_dependent=True)
+    scheme.step(sde, 2.0, torch.zeros(4, 1), increment((4, 1), scheme.needs, dt=0.6))
+    assert set(times) == {2.0, 2.0 + later * 0.6}
 
 
 def test_srk_id_in_one_dimension_is_a_derivative_free_milstein():

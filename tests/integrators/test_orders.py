@@ -1,7 +1,8 @@
 """The orders the schemes claim, measured against coupled fine solutions: the heart of the tests.
 
 One table of (scheme, problem, strong order) and one of local deviation orders. Fixed seeds; the 99 % intervals of the
-slopes are about ±0.02, so what the tolerances allow for is that a step size is not zero.
+slopes are about ±0.02 (±0.1 on the bimodal target, where few paths cross over and make most of the error), so what the
+tolerances allow for is that a step size is not zero.
 """
 
 import dataclasses
@@ -10,7 +11,19 @@ import pytest
 import torch
 
 from tests.problems import mixture, sdes
-from torchsrk import SDE, SRKID, SRKLD, EulerMaruyama, ItoDiffusion, Langevin
+from torchsrk import (
+    SDE,
+    SRA1,
+    SRKID,
+    SRKLD,
+    EulerMaruyama,
+    ItoDiffusion,
+    Langevin,
+    LeimkuhlerMatthews,
+    Ozaki,
+    ShARK,
+    Tamed,
+)
 from torchsrk.brownian import Increment, Needs
 from torchsrk.integrators import Integrator
 from torchsrk.potentials import GaussianMixture, NonConvex
@@ -69,17 +82,29 @@ def moving_matrix():
     return sde, torch.linspace(-1.0, 1.0, 1200).view(600, 2)
 
 
+def moving_drift():
+    sde = SDE(lambda t, x: -x.pow(3) + torch.cos(torch.as_tensor(5.0 * t)), 1.0, "additive", time_dependent=True)
+    return sde, torch.zeros(1000, 1)
+
+
 def swing(t, x):
     return 1.0 + 0.8 * torch.sin(torch.as_tensor(6.0 * t, dtype=x.dtype))
 
 
-COARSE, FINE = (8, 16, 32, 64), (16, 32, 64, 128)
+COARSE, FINE, FINER = (8, 16, 32, 64), (16, 32, 64, 128), (32, 64, 128, 256)
 STRONG = [
     # scheme, problem, step counts, claimed order, tolerance below and above
     (EulerMaruyama(), paper_mixture, COARSE, 1.0, 0.1, 0.1),
     (SRKLD(), paper_mixture, COARSE, 1.5, 0.1, 0.6),  # order 2 while the mixture's curvature is small beside h
     (EulerMaruyama(), bimodal, FINE, 1.0, 0.1, 0.1),
     (SRKLD(), bimodal, FINE, 1.5, 0.1, 0.25),
+    (SRA1(), bimodal, FINER, 1.5, 0.1, 0.1),  # 1.3 between the coarsest steps of FINE, and 1.5 from 1/64 on
+    (ShARK(), bimodal, FINE, 1.5, 0.1, 0.1),
+    (Tamed(), bimodal, FINER, 1.5, 0.1, 0.1),
+    (LeimkuhlerMatthews(), bimodal, FINE, 1.0, 0.1, 0.1),
+    (Ozaki(), bimodal, COARSE, 1.0, 0.1, 0.1),
+    (SRA1(), paper_mixture, COARSE, 1.5, 0.1, 0.6),
+    (ShARK(), paper_mixture, COARSE, 1.5, 0.1, 0.6),
     (EulerMaruyama(), non_convex, FINE, 0.5, 0.1, 0.1),
     (SRKID(), non_convex, FINE, 1.0, 0.1, 0.1),
     (SRKID(), non_convex_as_matrix, COARSE, 1.0, 0.1, 0.1),
@@ -91,12 +116,24 @@ STRONG = [
     (EulerMaruyama(), lambda: from_zoo("additive"), COARSE, 1.0, 0.1, 0.1),
     (SRKID(), lambda: from_zoo("additive"), COARSE, 1.0, 0.1, 0.1),
     (SRKLD(), lambda: from_zoo("additive"), COARSE, 1.5, 0.1, 0.25),
-    # SRK-LD's error of order 2, from σ'', outweighs that of order 1.5 at these steps.
+    (SRA1(), lambda: from_zoo("additive"), COARSE, 1.5, 0.1, 0.1),
+    (ShARK(), lambda: from_zoo("additive"), COARSE, 1.5, 0.1, 0.1),
+    (LeimkuhlerMatthews(), lambda: from_zoo("additive"), COARSE, 1.0, 0.1, 0.1),
+    (SRKLD(), moving_drift, FINER, 1.5, 0.1, 0.3),
+    (SRA1(), moving_drift, FINER, 1.5, 0.1, 0.3),
+    (ShARK(), moving_drift, FINER, 1.5, 0.1, 0.3),
+    (LeimkuhlerMatthews(), moving_drift, FINE, 1.0, 0.1, 0.1),
+    # Where σ moves, an error of order 2, from σ'', outweighs that of order 1.5 at these steps.
     (EulerMaruyama(), moving_noise, FINE, 1.0, 0.1, 0.1),
     (SRKID(), moving_noise, FINE, 1.0, 0.1, 0.1),
     (SRKLD(), moving_noise, FINE, 1.5, 0.1, 0.6),
+    (SRA1(), moving_noise, FINE, 1.5, 0.1, 0.6),
+    (ShARK(), moving_noise, FINE, 1.5, 0.1, 0.6),
+    (LeimkuhlerMatthews(), moving_noise, FINE, 1.0, 0.1, 0.1),
     (EulerMaruyama(), moving_matrix, FINE, 1.0, 0.1, 0.1),
     (SRKLD(), moving_matrix, FINE, 1.5, 0.1, 0.6),
+    (SRA1(), moving_matrix, FINE, 1.5, 0.1, 0.6),
+    (ShARK(), moving_matrix, FINE, 1.5, 0.1, 0.6),
     (SRKID(), lambda: from_zoo("skew"), COARSE, 1.0, 0.1, 0.1),
     (SRKID(), lambda: from_zoo("timed"), COARSE, 1.0, 0.1, 0.1),
 ]
@@ -114,15 +151,8 @@ def test_strong_order(scheme, problem, num_steps, claimed, below, above):
     assert high - low < 0.3, estimate
 
 
-def test_srk_ld_keeps_its_order_with_a_time_dependent_drift():
-    sde = SDE(lambda t, x: -x.pow(3) + torch.cos(torch.as_tensor(5.0 * t)), 1.0, "additive", time_dependent=True)
-    estimate = strong_order(
-        SRKLD(), sde, torch.zeros(1000, 1), t1=1.0, num_steps=(32, 64, 128), fine_steps=1024, seed=1
-    )
-    assert 1.4 < estimate.order < 1.8
-
-
-def test_sigma_is_evaluated_again_only_where_it_moves():
+@pytest.mark.parametrize("scheme", [SRKLD(), SRA1(), ShARK()], ids=str)
+def test_sigma_is_evaluated_again_only_where_it_moves(scheme):
     times = []
 
     def diffusion(t, x):
@@ -131,7 +161,7 @@ def test_sigma_is_evaluated_again_only_where_it_moves():
 
     increment = Increment(0.1, torch.ones(2, 1), torch.ones(2, 1))
     moving = SDE(lambda t, x: -x, diffusion, "additive", time_dependent=True)
-    SRKLD().step(moving, 0.5, torch.zeros(2, 1), increment)
+    scheme.step(moving, 0.5, torch.zeros(2, 1), increment)
     assert set(times) == {0.5, 0.6}
     still = [SDE(torch.neg, 1.0, "additive"), SDE(lambda t, x: -x, 1.0, "additive", time_dependent=True)]
     assert not any(
@@ -156,6 +186,11 @@ LOCAL = [
     # scheme, problem, claimed (p1, p2), p2 met
     (EulerMaruyama(), "langevin", (1.5, 2.0), 2.0),
     (SRKLD(), "langevin", (2.0, 2.5), 3.0),
+    (SRA1(), "langevin", (2.0, 2.5), 3.0),
+    (ShARK(), "langevin", (2.0, 2.5), 3.0),
+    (Tamed(), "langevin", (2.0, 2.5), 3.0),
+    (LeimkuhlerMatthews(), "langevin", (1.5, 2.0), 2.0),
+    (Ozaki(), "langevin", (1.5, 2.0), 2.0),
     (EulerMaruyama(), "non-convex", (1.0, 1.5), 2.0),
     (SRKID(), "non-convex", (1.5, 2.0), 2.0),
 ]
@@ -173,7 +208,8 @@ def test_local_deviation_orders(scheme, problem, claimed, mean_met):
         sde = ItoDiffusion(target, target.scale, noise_type="isotropic")
         starts = target.sample((4,), seed=3, dtype=torch.float64)
     steps = (0.02, 0.01, 0.005)
-    orders = local_deviation_orders(scheme, sde, starts, step_sizes=steps, paths=8000, seed=1)
+    paths = 40_000 if isinstance(scheme, ShARK) else 8000  # its mean is the smallest beside its noise
+    orders = local_deviation_orders(scheme, sde, starts, step_sizes=steps, paths=paths, seed=1)
     assert orders.mean_square.order == pytest.approx(claimed[0], abs=0.2)
     assert orders.mean.order == pytest.approx(mean_met, abs=0.2)
     assert mean_met >= claimed[1]
