@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.problems import CountingPotential, matrix_columns, matrix_field, minibatch, sdes
-from torchsrk import SDE, SRA1, SRKID, SRKLD, Langevin, ShARK, UnderdampedLangevin, integrators, sample
+from torchsrk import SDE, SRKID, SRKLD, Langevin, UnderdampedLangevin, integrators, sample
 from torchsrk.brownian import BrownianPath, Increment, Needs, start_normals
 from torchsrk.integrators import Integrator, integrator_named
 from torchsrk.potentials import NonConvex
@@ -195,26 +195,6 @@ def test_srk_ld_is_the_papers_formula():
     h2 = x - h * potential.grad(x) + root * ((0.5 - 6**-0.5) * xi + 12**-0.5 * eta)
     expected = x - h / 2 * (potential.grad(h1) + potential.grad(h2)) + root * xi
     torch.testing.assert_close(SRKLD().step(Langevin(potential), 0.0, x, given), expected)
-
-
-def test_on_a_linear_drift_sra1_is_srk_ld():
-    sde = SDE(lambda x: 1.0 - 2.0 * x, torch.linspace(-1, 1, 12).view(3, 4), "additive")
-    x = torch.linspace(-1.0, 1.0, 15).reshape(5, 3)
-    given = increment((5, 4), SRA1.needs, dt=0.3)
-    torch.testing.assert_close(SRA1().step(sde, 0.0, x, given), SRKLD().step(sde, 0.0, x, given))
-
-
-@pytest.mark.parametrize(("scheme", "later"), [(SRA1(), 0.75), (ShARK(), 5.0 / 6.0), (SRKLD(), 1.0)], ids=str)
-def test_a_time_dependent_drift_is_met_at_these_times(scheme, later):
-    times = []
-
-    def drift(t, x):
-        times.append(t)
-        return -x
-
-    sde = SDE(drift, 1.0, "additive", time_dependent=True)
-    scheme.step(sde, 2.0, torch.zeros(4, 1), increment((4, 1), scheme.needs, dt=0.6))
-    assert set(times) == {2.0, 2.0 + later * 0.6}
 
 
 def test_srk_id_in_one_dimension_is_a_derivative_free_milstein():

@@ -25,8 +25,9 @@ class MALA(Integrator):
 
     One gradient and one energy a step, from one forward pass where autograd takes the gradient. The law at
     stationarity has no error. There is no strong order: what is accepted is no function of the path alone. Pick it when
-    no bias is allowed, at an h with an acceptance of about 0.57, which shrinks as dim^(-1/3). Gradients must be exact:
-    minibatches are refused. Roberts and Tweedie (1996).
+    no bias is allowed, at an h with an acceptance of about 0.57, which shrinks as dim^(-1/3). Where gradients grow
+    faster than linearly a particle far out stays there, as every proposal overshoots: look at the acceptance. Gradients
+    must be exact: minibatches are refused. Roberts and Tweedie (1996).
 
     The state is (x, ∇f(x), f(x), proposals accepted so far), of width 2·dim + 2. The count is exact up to 2²⁴ in
     float32; a longer run in float32 can't say its acceptance.
