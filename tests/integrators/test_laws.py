@@ -102,7 +102,7 @@ LAWS = [
     Law(SRA1(), second_order),
     Law(ShARK(), shark),
     Law(LeimkuhlerMatthews(), exact),
-    Law(MALA(), exact),
+    Law(MALA(), exact, settle=8),
     # A step at which taming moves the variances by half a standard error at most.
     Law(Tamed(), second_order, step_size=0.15, particles=250_000, settle=16, reads=4, apart=8),
     # An eigendecomposition costs; after a step of 3 a particle is nearly a new one.
@@ -188,7 +188,7 @@ def normals(count):
     return torch.from_numpy(nodes), torch.from_numpy(weights / weights.sum())
 
 
-def error_of_law(scheme, h, size=61, count=24):
+def error_of_law(scheme, h, size=41, count=16):
     """How far the first three Fourier coefficients of the law at rest are off, by quadrature over W and H."""
     sde, angles = Langevin(FunctionPotential(rugged)), torch.arange(size) * (2.0 * math.pi / size)
     node, weight = normals(count)
@@ -213,6 +213,5 @@ def error_of_law(scheme, h, size=61, count=24):
 
 @pytest.mark.parametrize("law", [law for law in LAWS if math.isfinite(law.scheme.law_order)], ids=str)
 def test_the_law_at_rest_has_the_order_claimed(law):
-    errors = [error_of_law(law.scheme, h) for h in (0.08, 0.04, 0.02)]
-    orders = [math.log2(errors[i] / errors[i + 1]) for i in range(2)]
-    assert orders[1] == pytest.approx(law.scheme.law_order, abs=0.15), (errors, orders)
+    errors = [error_of_law(law.scheme, h) for h in (0.04, 0.02)]
+    assert math.log2(errors[0] / errors[1]) == pytest.approx(law.scheme.law_order, abs=0.15), errors

@@ -84,7 +84,7 @@ def moving_matrix():
 
 def moving_drift():
     sde = SDE(lambda t, x: -x.pow(3) + torch.cos(torch.as_tensor(5.0 * t)), 1.0, "additive", time_dependent=True)
-    return sde, torch.zeros(1000, 1)
+    return sde, torch.zeros(600, 1)
 
 
 def swing(t, x):
@@ -119,9 +119,9 @@ STRONG = [
     (SRA1(), lambda: from_zoo("additive"), COARSE, 1.5, 0.1, 0.1),
     (ShARK(), lambda: from_zoo("additive"), COARSE, 1.5, 0.1, 0.1),
     (LeimkuhlerMatthews(), lambda: from_zoo("additive"), COARSE, 1.0, 0.1, 0.1),
-    (SRKLD(), moving_drift, FINER, 1.5, 0.1, 0.3),
-    (SRA1(), moving_drift, FINER, 1.5, 0.1, 0.3),
-    (ShARK(), moving_drift, FINER, 1.5, 0.1, 0.3),
+    (SRKLD(), moving_drift, FINE, 1.5, 0.1, 0.35),
+    (SRA1(), moving_drift, FINE, 1.5, 0.1, 0.35),
+    (ShARK(), moving_drift, FINE, 1.5, 0.1, 0.35),
     (LeimkuhlerMatthews(), moving_drift, FINE, 1.0, 0.1, 0.1),
     # Where σ moves, an error of order 2, from σ'', outweighs that of order 1.5 at these steps.
     (EulerMaruyama(), moving_noise, FINE, 1.0, 0.1, 0.1),
@@ -208,7 +208,7 @@ def test_local_deviation_orders(scheme, problem, claimed, mean_met):
         sde = ItoDiffusion(target, target.scale, noise_type="isotropic")
         starts = target.sample((4,), seed=3, dtype=torch.float64)
     steps = (0.02, 0.01, 0.005)
-    paths = 40_000 if isinstance(scheme, ShARK) else 8000  # its mean is the smallest beside its noise
+    paths = 40_000 if isinstance(scheme, (SRA1, ShARK)) else 8000  # their mean is small beside its noise
     orders = local_deviation_orders(scheme, sde, starts, step_sizes=steps, paths=paths, seed=1)
     assert orders.mean_square.order == pytest.approx(claimed[0], abs=0.2)
     assert orders.mean.order == pytest.approx(mean_met, abs=0.2)
