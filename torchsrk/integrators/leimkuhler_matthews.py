@@ -14,8 +14,8 @@ class LeimkuhlerMatthews(Integrator):
 
     One drift a step. On a Langevin diffusion the law of the positions at stationarity is off by O(h²), and on a
     Gaussian target by nothing at all; that of the states X is not so close, and neither is a path: strong order 1. Pick
-    it to sample when a gradient is what costs: at one gradient a step no other overdamped scheme here has so small a
-    bias. Leimkuhler and Matthews (2013), in the form of Vilmart (2015), where the position is made from the state and
+    it to sample when a gradient is what costs: of the overdamped schemes here without rejections none has a smaller bias
+    at equal cost. Leimkuhler and Matthews (2013), in the form of Vilmart (2015), where the position is made from the state and
     the state is a Markov chain.
 
     A time-dependent drift is met at t.

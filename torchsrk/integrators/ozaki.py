@@ -22,7 +22,8 @@ class Ozaki(Integrator):
     1, as only W of the path is seen. One gradient, a Hessian (dim Hessian products by autograd, in a batch dim times as
     large) and its eigendecomposition a particle: for few dimensions, as a reference point; where a target is nearly
     Gaussian a metric does as much for less. Where curvature is negative the linear flow moves away exponentially, so a
-    step much longer than 1/|curvature| throws particles far. Ozaki (1992); Dalalyan (2017); Table 1 of the paper.
+    step much longer than 1/|curvature| throws particles far. Not to be differentiated through: eigenvectors have no
+    derivative where eigenvalues meet. Ozaki (1992); Dalalyan (2017); Table 1 of the paper.
     """
 
     name = "ozaki"

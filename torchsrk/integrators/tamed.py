@@ -26,7 +26,7 @@ class Tamed(Integrator):
     point for schemes of this order that ask for gradients alone: SRA1 does on smooth targets what this does. Where
     gradients grow faster than linearly it stays where those explode, though far out it creeps: 4√h a step.
 
-    Without T this is the Itô-Taylor scheme of order 1.5, which Sabanis and Zhang (2019) sample with (Table 1 of the
+    Without T this is the Itô-Taylor scheme of order 1.5, which Sabanis and Zhang (2018) sample with (Table 1 of the
     paper) and tame, each term by factors of their own. The taming here is not theirs. T_r bounds a term by r√h, so far
     out -T₄(h∇f) outweighs the second term, which points uphill. It changes h∇f by O(h³) and the others by less, which
     leaves strong order 1.5 and the law's order 2 as they are. Lengths are measured by √h, so that a change of units
