@@ -13,10 +13,10 @@ class LeimkuhlerMatthews(Integrator):
     """X' = X + h b(X + ½σW) + σW, and the position reported is X + ½σW with the next step's W.
 
     One drift a step. On a Langevin diffusion the law of the positions at stationarity is off by O(h²), and on a
-    Gaussian target by nothing at all; that of the states X is not so close, and neither is a path: strong order 1. Pick
-    it to sample when a gradient is what costs: of the overdamped schemes here without rejections none has a smaller bias
-    at equal cost. Leimkuhler and Matthews (2013), in the form of Vilmart (2015), where the position is made from the state and
-    the state is a Markov chain.
+    Gaussian target by nothing at all. The law of the states X is off by O(h), and paths have strong order 1. Pick it to
+    sample when a gradient is what costs: of the overdamped schemes here without rejections none has a smaller bias at
+    equal cost. Leimkuhler and Matthews (2013), in the form of Vilmart (2015), where the state is a Markov chain and the
+    position is made from it.
 
     A time-dependent drift is met at t.
     """
