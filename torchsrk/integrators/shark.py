@@ -16,7 +16,7 @@ class ShARK(Integrator):
     """Y = X + σH,  Z = Y + (5/6)(h b(Y) + σW),  X' = X + h(0.4 b(Y) + 0.6 b(Z)) + σW.
 
     H is the path's space-time area. Two drifts a step, neither of them at X. Strong order 1.5, and at stationarity the
-    law is off by O(h²). Pick it to follow a path: its strong error came out below SRA1's wherever it was measured, by up
+    law is off by O(h²). Pick it to follow a path: its strong error was below SRA1's wherever it was measured, by up
     to 30 %. To sample, SRA1 is the better of the two: its law suffers less from long steps along stiff directions.
     Foster, dos Reis and Strange (2024).
 
