@@ -192,7 +192,9 @@ def test_law_on_gaussians(scheme, law, h):
 
 
 @pytest.mark.parametrize(
-    ("scheme", "law"), [(scheme, law) for scheme, law, _ in LAWS if not isinstance(scheme, BAOAB)], ids=str
+    ("scheme", "law"),
+    [(scheme, law) for scheme, law, _ in LAWS if not isinstance(scheme, BAOAB)],
+    ids=lambda value: str(value) if not callable(value) else "law",
 )
 def test_order_of_the_law_on_gaussians(scheme, law):
     bias = [laws.stationary(law(laws.Mode(1.0, 1.5, 1.0, h)))[0, 0] - 1.0 for h in (0.05, 0.025)]

@@ -161,7 +161,8 @@ def _of_its_dtype(writer: Writer, node: fx.Node, name: str, value: Value) -> Val
         return replace(value, kind=Kind.VECTOR, entry=lambda index: vector((value.entry(index), Kind.MASK)))
     if dtype == torch.bool and value.kind in (Kind.MASK, Kind.NUMBER):
         return value
-    if dtype == torch.bool and name in _CHOOSES and value.kind is Kind.VECTOR:
+    # A product of conditions is one as well: that is how torch writes isfinite.
+    if dtype == torch.bool and value.kind is Kind.VECTOR and (name in _CHOOSES or name == "mul.Tensor"):
         return replace(value, kind=Kind.MASK, entry=lambda index: f"({value.entry(index)} != 0)")
     if dtype == torch.int64 and (name in _CHOOSES or name.startswith("sum.")):
         return value

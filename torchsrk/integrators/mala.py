@@ -64,6 +64,5 @@ class MALA(Integrator):
     def position(self, sde: BaseSDE, t: Time, state: Tensor, increment: Increment | None) -> Tensor:
         return state[..., : (state.shape[-1] - 2) // 2]
 
-    def statistics(self, first: Tensor, last: Tensor, steps: int) -> dict[str, float]:
-        accepted = (last[..., -1] - first[..., -1]).double().mean()
-        return {"acceptance": float(accepted) / steps}
+    def tallies(self, state: Tensor) -> dict[str, Tensor]:
+        return {"acceptance": state[..., -1]}
