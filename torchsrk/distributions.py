@@ -11,13 +11,13 @@ import torch
 from torch import Size, Tensor, nn
 from torch.distributions import Distribution, Laplace, constraints
 
-from .brownian import Stream, fill_normal
+from .brownian import Stream, fill_normal, start_normals
 from .brownian.noise import check_seed, derive_seed
 from .integrators import Integrator, integrator_named
 from .potentials import Potential, UnconstrainedPotential
 from .potentials.angles import is_angle, wrapped
 from .sampling import check_step_size, integrate, sample
-from .sde import Langevin
+from .sde import Langevin, UnderdampedLangevin
 from .starts import drawn_starts, given_starts, with_more_dimensions
 from .transforms import is_transformed, outside_transforms
 
@@ -38,7 +38,9 @@ class DiffusionDistribution(Distribution):
     Args:
         target: a log density, up to a constant, as a callable from points (..., *event_shape) to (...); a Potential,
             which is a negative log density; or a torch distribution.
-        step_size, num_steps, integrator: of the diffusion, in unconstrained space.
+        step_size, num_steps, integrator: of the diffusion, in unconstrained space. A scheme for underdamped diffusions,
+            such as "baoab", runs one, from velocities of their own law.
+        friction: of an underdamped diffusion.
         event_shape: the shape of a point, for a callable or a Potential of no fixed dimension.
         batch_shape: for a callable or a Potential with batched parameters: it is given points
             (..., *batch_shape, *event_shape), and all its targets are sampled in one go.
@@ -66,6 +68,7 @@ class DiffusionDistribution(Distribution):
         step_size: float,
         num_steps: int,
         integrator: Integrator | str = "srk-ld",
+        friction: float = 1.5,
         event_shape: Sequence[int] | None = None,
         batch_shape: Sequence[int] | None = None,
         support: constraints.Constraint | None = None,
@@ -93,11 +96,11 @@ class DiffusionDistribution(Distribution):
         self.initial, self.chain_length, self.thin = initial, chain_length, thin
         self.warm_start, self.seed, self.compile, self.progress = warm_start, seed, compile, progress
         log_density, batch, event, self._support = _described(target, event_shape, batch_shape, support)
-        self._sde = Langevin(_potential(target, log_density, batch, event, self._support))
-        integrator_named(integrator).check(self._sde)
+        self._scheme, self.friction = integrator_named(integrator), friction
+        self._sde = _diffusion(self._scheme, _potential(target, log_density, batch, event, self._support), friction)
         self._is_angle = isinstance(target, Distribution) and is_angle(target)
         self._calls = 0
-        self._chains: Tensor | None = None  # (chains, *batch_shape, dim), where the last call left them
+        self._chains: Tensor | None = None  # states (chains, *batch_shape, width), where the last call left them
         super().__init__(batch, event, validate_args=validate_args)
 
     # ------------------------------------------------------------------------------------ as torch's distributions
@@ -158,6 +161,7 @@ class DiffusionDistribution(Distribution):
             step_size=self.step_size,
             num_steps=self.num_steps,
             integrator=self.integrator,
+            friction=self.friction,
             event_shape=None if is_distribution else self.event_shape,
             batch_shape=None if is_distribution else batch_shape,
             support=None if is_distribution else self._support,
@@ -202,7 +206,7 @@ class DiffusionDistribution(Distribution):
         calls, chains = state["calls"], state["chains"]
         if isinstance(calls, bool) or not isinstance(calls, int) or calls < 0:
             raise ValueError(f"calls is a number of calls; got {calls!r}")
-        shape = (*self.batch_shape, self._potential.dim)
+        shape = (*self.batch_shape, self._width())
         if chains is not None and (not isinstance(chains, Tensor) or tuple(chains.shape[1:]) != shape):
             given = tuple(chains.shape) if isinstance(chains, Tensor) else type(chains).__name__
             raise ValueError(
@@ -222,19 +226,19 @@ class DiffusionDistribution(Distribution):
         seed = self._next_seed()
         draws = math.prod(sample_shape)
         chains = -(-draws // self.chain_length)
-        start = self._start(chains, seed)
+        start, state = self._start(chains, seed)
         if draws == 0 or 0 in self.batch_shape:
             return start.new_empty(self._extended_shape(sample_shape))
-        kept = self._run(start, seed, differentiable)
+        kept, ended = self._run(start, state, seed, differentiable)
         if self.warm_start:
-            ended = self._near(kept[-1].detach())
+            ended = self._near(ended)
             self._chains = ended if self._chains is None else torch.cat((ended, self._chains[chains:]))
         points = self._constrain(kept.transpose(0, 1).flatten(0, 1)[:draws])
         self._check_inside(points.detach())
         return points.reshape(self._extended_shape(sample_shape))
 
-    def _run(self, start: Tensor, seed: int, differentiable: bool) -> Tensor:
-        """The kept states, (chain_length, chains, *batch_shape, dim)."""
+    def _run(self, start: Tensor, state: Tensor | None, seed: int, differentiable: bool) -> tuple[Tensor, Tensor]:
+        """The kept positions, (chain_length, chains, *batch_shape, dim), and the states at the end."""
         if differentiable:
             steps = [self.num_steps + k * self.thin for k in range(self.chain_length)]
             ts = [0.0, *(count * self.step_size for count in steps)]
@@ -246,10 +250,11 @@ class DiffusionDistribution(Distribution):
                     "the log density of a Laplace distribution has a corner, and the gradients of a chain would be "
                     "wrong: use sample(), or the distribution's own rsample"
                 )
-            return kept
+            return kept, self._begun(kept[-1].detach(), seed)
         run = sample(
             self._sde,
             start,
+            state=state,
             integrator=self.integrator,
             step_size=self.step_size,
             burn_in=self.num_steps - self.thin,
@@ -259,10 +264,25 @@ class DiffusionDistribution(Distribution):
             compile=self.compile,
             progress=self.progress,
         )
-        return run.final.unsqueeze(0) if run.trajectory is None else run.trajectory
+        return run.final.unsqueeze(0) if run.trajectory is None else run.trajectory, run.state
 
-    def _start(self, chains: int, seed: int) -> Tensor:
-        """(chains, *batch_shape, dim), in unconstrained space."""
+    def _begun(self, x: Tensor, seed: int, first_chain: int = 0) -> Tensor:
+        """The states of chains that begin at x (chains, *batch_shape, dim)."""
+        normals = start_normals(seed, first_particle=first_chain * math.prod(self.batch_shape))
+        with torch.no_grad():
+            return self._scheme.init(self._sde, 0.0, x, float(self.step_size), normals)
+
+    def _width(self) -> int:
+        like = _tensor_of(self.target)
+        return self._begun(like.new_zeros(1, *self.batch_shape, self._dim()), 0).shape[-1]
+
+    def _dim(self) -> int:
+        dim = self._potential.dim
+        assert dim is not None
+        return dim
+
+    def _start(self, chains: int, seed: int) -> tuple[Tensor, Tensor | None]:
+        """Positions (chains, *batch_shape, dim) in unconstrained space, and the states of chains that go on."""
         going_on = self._chains[:chains] if self.warm_start and self._chains is not None else None
         shape = (chains, *self.batch_shape, self._potential.dim)
         if self.initial is None:
@@ -272,7 +292,10 @@ class DiffusionDistribution(Distribution):
                 start = fill_normal(rows, seed=seed, stream=Stream.START).view(shape)
         else:
             start = self._unconstrain(self._initial_points(chains, seed)).expand(shape)
-        return start if going_on is None else torch.cat((going_on, start[len(going_on) :]))
+        if going_on is None:
+            return start, None
+        state = torch.cat((going_on, self._begun(start[len(going_on) :], seed, len(going_on))))
+        return state[..., : shape[-1]], state
 
     def _initial_points(self, chains: int, seed: int) -> Tensor:
         """(chains, *batch_shape, *event_shape)."""
@@ -300,8 +323,9 @@ class DiffusionDistribution(Distribution):
         return wrapped(points) if self._is_angle else points
 
     def _near(self, x: Tensor) -> Tensor:
-        """Warm chains of angles, which would wander ever farther from 0, taken back by whole turns."""
-        return wrapped(x) if self._is_angle else x
+        """States of warm chains of angles, which would wander ever farther from 0, taken back by whole turns."""
+        dim = self._dim()
+        return torch.cat((wrapped(x[..., :dim]), x[..., dim:]), -1) if self._is_angle else x
 
     def _check_inside(self, points: Tensor) -> None:
         inside = self._support.check(points)
@@ -387,6 +411,15 @@ def _without_validation(distribution: Distribution) -> Distribution:
         if isinstance(value, Distribution):
             setattr(silent, name, _without_validation(value))
     return silent
+
+
+def _diffusion(scheme: Integrator, potential: Potential, friction: float) -> Langevin | UnderdampedLangevin:
+    """The diffusion that a scheme is for; overdamped if either is."""
+    overdamped, underdamped = Langevin(potential), UnderdampedLangevin(potential, friction=friction)
+    if scheme.is_for(underdamped) and not scheme.is_for(overdamped):
+        return underdamped
+    scheme.check(overdamped)
+    return overdamped
 
 
 def _has_corner(target: Any) -> bool:

@@ -210,7 +210,7 @@ class _Chain:
                 f"state is that of an earlier run, {x0.dtype} {(*x0.shape[:-1], 'width')} for this x0; got {given}"
             )
         if not is_stateful(self.sde):  # its gradients are counted: none may be made to look
-            row = x0.detach()[(slice(0, 1),) * (x0.ndim - 1)]
+            row = x0.detach()[:1] if x0.ndim > 1 else x0.detach()
             width = self.scheme.init(self.sde, 0.0, row, self.step_size, torch.zeros_like).shape[-1]
             if state.shape[-1] != width:
                 raise ValueError(
@@ -372,6 +372,12 @@ def integrate(
             f"{scheme} makes steps of one length: take a step size that divides the times, not partial_step"
         )
     needs, position_needs = scheme.required(sde), scheme.position_needs
+    end, last = plan[-1][0] + plan[-1][1], plan[-1][1]
+    if position_needs and path is not None and end + last > path.t1 + 1e-6 * last:
+        raise ValueError(
+            f"{scheme} reports positions by the noise of one more step: give a path up to {end + last:.9g}, or further; "
+            f"this one ends at {path.t1:.9g}"
+        )
     own = {**dict(sde.named_parameters()), **dict(sde.named_buffers())}
 
     def position(state: Tensor, number: int) -> Tensor:
@@ -414,7 +420,13 @@ def integrate(
             states.extend(kept[:-1])
             x = kept[-1]
             bar.update(end - start)
-    return torch.stack(states)
+    positions = torch.stack(states)
+    if positions.requires_grad and not scheme.differentiable:
+        raise ValueError(
+            f"{scheme} accepts and rejects, which has no derivative: gradients through it would be wrong. Solve under "
+            "torch.no_grad(), or take another scheme"
+        )
+    return positions
 
 
 def _start_normals_of(noise: FreshNoise | BrownianPath) -> Callable[[Tensor], Tensor]:

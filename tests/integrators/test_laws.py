@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.integrators.test_underdamped import SCHEMES as UNDERDAMPED
 from torchsrk import (
     MALA,
     SRA1,
@@ -113,7 +114,8 @@ LAWS = [
 def test_every_exported_scheme_has_its_law():
     exported = [getattr(integrators, name) for name in integrators.__all__]
     schemes = {cls for cls in exported if isinstance(cls, type) and issubclass(cls, Integrator)} - {Integrator}
-    assert schemes == {type(law.scheme) for law in LAWS}
+    underdamped = {type(scheme) for scheme in UNDERDAMPED}
+    assert schemes == {type(law.scheme) for law in LAWS} | underdamped
 
 
 def positions(scheme, sde, x, h, settle, reads=1, apart=1, seed=7):

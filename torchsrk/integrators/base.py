@@ -30,6 +30,7 @@ class Integrator(ABC):
         serves: the classes of SDE served.
         needs: what a step asks for of the noise; see ``required`` for commutative noise.
         position_needs: what ``position`` asks for of the next step's noise.
+        differentiable: gradients reach through a step; not through accepting or rejecting.
         equal_steps: the state stands on all steps having one length.
         gradients_per_step: evaluations of the drift in a step.
     """
@@ -42,6 +43,7 @@ class Integrator(ABC):
     serves: ClassVar[tuple[type[BaseSDE], ...]] = (BaseSDE,)
     needs: ClassVar[Needs] = Needs.INCREMENT
     position_needs: ClassVar[Needs] = Needs.NOTHING
+    differentiable: ClassVar[bool] = True
     equal_steps: ClassVar[bool] = False
     gradients_per_step: ClassVar[int]
 

@@ -34,6 +34,7 @@ class GHMC(Integrator):
     law_order = math.inf
     serves = (UnderdampedLangevin,)
     needs = Needs.INCREMENT | Needs.SPACE_TIME_AREA | Needs.UNIFORM
+    differentiable = False
     gradients_per_step = 1
 
     def init(self, sde: BaseSDE, t: Time, x: Tensor, dt: float, normals: Normals) -> Tensor:

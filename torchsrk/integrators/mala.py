@@ -38,6 +38,7 @@ class MALA(Integrator):
     noise_types = ("additive",)
     serves = (Langevin,)
     needs = Needs.INCREMENT | Needs.UNIFORM
+    differentiable = False
     gradients_per_step = 1
 
     def init(self, sde: BaseSDE, t: Time, x: Tensor, dt: float, normals: Normals) -> Tensor:
