@@ -375,7 +375,7 @@ def integrate(
     end, last = plan[-1][0] + plan[-1][1], plan[-1][1]
     if position_needs and path is not None and end + last > path.t1 + 1e-6 * last:
         raise ValueError(
-            f"{scheme} reports positions by the noise of one more step: give a path up to {end + last:.9g}, or further; "
+            f"{scheme} reports positions by the noise of one more step: give a path up to {end + last:.9g} or further; "
             f"this one ends at {path.t1:.9g}"
         )
     own = {**dict(sde.named_parameters()), **dict(sde.named_buffers())}
