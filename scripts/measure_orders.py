@@ -7,8 +7,23 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from torchsrk import SRKID, SRKLD, EulerMaruyama, Integrator, ItoDiffusion, Langevin
+from torchsrk import (
+    BAOAB,
+    OBABO,
+    QUICSORT,
+    SRKID,
+    SRKLD,
+    UBU,
+    Cheng,
+    EulerMaruyama,
+    Integrator,
+    ItoDiffusion,
+    Langevin,
+    RandomizedMidpoint,
+    UnderdampedLangevin,
+)
 from torchsrk.brownian import Increment, Needs
+from torchsrk.integrators import integrator_named
 from torchsrk.potentials import GaussianMixture, NonConvex
 from torchsrk.reference import OrderEstimate, local_deviation_orders, strong_order
 from torchsrk.sde import BaseSDE
@@ -28,7 +43,8 @@ class WithoutArea(Integrator):
 def show(problem: str, scheme: Integrator, *estimates: OrderEstimate) -> None:
     """A row of a table."""
     cells = "   ".join(f"{e.order:.3f} [{e.interval[0]:.3f}, {e.interval[1]:.3f}]" for e in estimates)
-    print(f"  {problem:34} {scheme.name:14} {cells}", flush=True)
+    label = repr(scheme) if vars(scheme) else scheme.name
+    print(f"  {problem:34} {label:36} {cells}", flush=True)
 
 
 def main() -> None:
@@ -36,6 +52,7 @@ def main() -> None:
     mixture, bimodal = GaussianMixture(torch.full((20,), 40**-0.5)), GaussianMixture(torch.tensor([2.0, 1.0]))
     target = NonConvex(beta=2.0, gamma=0.5, dim=3)
     diffusion = ItoDiffusion(target, target.scale, noise_type="isotropic")
+    kinetic, starts = UnderdampedLangevin(bimodal, friction=1.5), 0.3 * bimodal.sample((1000,), seed=4)
 
     print("strong order at t = 1")
     rows: list[tuple[str, Integrator, BaseSDE, Tensor, tuple[int, ...]]] = [
@@ -50,6 +67,14 @@ def main() -> None:
         ),
     ]
     start = target.sample((1000,), seed=3, dtype=torch.float64)
+    rows += [
+        ("Langevin, 2-D mixture, |a|² = 5", integrator_named(name), Langevin(bimodal), starts, (32, 64, 128, 256))
+        for name in ("em", "lm", "ozaki", "sra1", "shark", "tamed")
+    ]
+    rows += [
+        ("underdamped, 2-D mixture, |a|² = 5", scheme, kinetic, starts, (8, 16, 32, 64))
+        for scheme in (Cheng(), BAOAB(), OBABO(), UBU(), UBU(randomized=True), RandomizedMidpoint(), QUICSORT())
+    ]
     schemes: tuple[Integrator, ...] = (EulerMaruyama(), SRKID(), WithoutArea())
     rows += [("non-convex, d = m = 3", scheme, diffusion, start, (16, 32, 64, 128)) for scheme in schemes]
     for name, scheme, sde, x0, num_steps in rows:

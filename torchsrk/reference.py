@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from .brownian import BrownianPath, Increment, Needs, start_normals
-from .integrators import SRKID, SRKLD, Integrator, integrator_named
+from .integrators import QUICSORT, SRKID, SRKLD, Integrator, integrator_named
 from .sde import BaseSDE
 
 
@@ -46,8 +46,8 @@ class LocalDeviationOrders:
 
 
 def best_scheme(sde: BaseSDE) -> Integrator:
-    """The shipped scheme of the highest order for this SDE's noise: what a fine grid is solved with."""
-    return SRKLD() if sde.noise.name in SRKLD.noise_types else SRKID()
+    """The shipped scheme of the highest order for this SDE: what a fine grid is solved with."""
+    return next(scheme for scheme in (QUICSORT(), SRKLD(), SRKID()) if scheme.is_for(sde))
 
 
 def fine_solution(

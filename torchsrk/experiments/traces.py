@@ -171,13 +171,15 @@ def states_along(
     context: Context,
 ) -> Iterator[tuple[int, Tensor]]:
     """The particles after each of the iterations; ends early where they diverge."""
-    sde, state, done = Langevin(potential), start, 0
+    sde, done, state = Langevin(potential), 0, None
+    x = start
     for iteration in iterations:
         if iteration > done:
             try:
                 run = sample(
                     sde,
-                    state,
+                    x,
+                    state=state,
                     integrator=scheme,
                     step_size=h,
                     first_step=done,
@@ -187,10 +189,10 @@ def states_along(
                 )
             except NonFiniteStateError:
                 return
-            state, done = run.final, run.step
-            if float(state.abs().max()) > FAR:
+            x, state, done = run.final, run.state, run.step
+            if float(x.abs().max()) > FAR:
                 return
-        yield iteration, state
+        yield iteration, x
 
 
 def potential_of(settings: Settings, target: Target, context: Context) -> Potential:
