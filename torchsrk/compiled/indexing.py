@@ -15,7 +15,7 @@ from torch import fx
 from .calls import Call
 from .moves import Rule, overwrite, own
 from .trace import CannotCompile
-from .writer import Index, Shape, Value, Writer
+from .writer import Index, Shape, Size, Value, Writer, entries, is_particles
 
 
 def gather(writer: Writer, call: Call, shape: Shape) -> Value:
@@ -68,9 +68,14 @@ def _along(writer: Writer, call: Call, shape: Shape, dim: int) -> Callable[[Inde
     index = call["index"]
     places = writer.places(index, own(shape[dim]) if shape else 1, from_the_end=False)
     rows = zip(writer.shape(index), shape, strict=True)
-    if any((here is None) != (there is None) for d, (here, there) in enumerate(rows) if d != dim):
+    if any(not _number_alike(here, there) for d, (here, there) in enumerate(rows) if d != dim):
         raise CannotCompile("a step picks or joins particles")
     return lambda i: [places.entry(i) if d == dim else a for d, a in enumerate(i)]
+
+
+def _number_alike(here: Size, there: Size) -> bool:
+    """Whether two dimensions number all particles, or both none."""
+    return is_particles(here) == is_particles(there) and (not is_particles(here) or entries(here) == entries(there))
 
 
 @dataclass(frozen=True)
@@ -103,9 +108,7 @@ def _indexed(writer: Writer, indices: list[fx.Node | None], shape: Shape) -> _In
 
 
 def _broadcast(shapes: list[Shape]) -> Shape:
-    if any(None in shape for shape in shapes):
-        raise CannotCompile("a step picks or joins particles")
-    return tuple(torch.broadcast_shapes(*shapes))
+    return tuple(torch.broadcast_shapes(*([own(size) for size in shape] for shape in shapes)))
 
 
 def index_tensor(writer: Writer, call: Call, shape: Shape) -> Value:

@@ -15,11 +15,11 @@ from torch import fx
 
 from .calls import Call, operation_name
 from .indexing import INDEXING
-from .moves import MOVES
+from .moves import MOVES, view
 from .operations import POINTWISE, Kind, Operand, integer_power, vector
 from .sums import SUMS
 from .trace import CannotCompile, TracedStep
-from .writer import Index, Shape, Value, Writer, count, loops
+from .writer import Index, Shape, Value, Writer, count, is_particles, loops
 
 _LARGEST_POWER = 8
 _LONGEST_EXPRESSION = 24  # operations in one C expression
@@ -50,7 +50,7 @@ class StepCode:
     Attributes:
         source: the function ``step`` of driver.c.
         workspace: vectors of temporary storage it uses.
-        literals, uniforms, tables, bounds, longest_sum: see Writer.
+        literals, uniforms, tables, bounds, longest_sum, headers: see Writer.
     """
 
     source: str
@@ -60,6 +60,7 @@ class StepCode:
     tables: tuple[fx.Node, ...]
     bounds: tuple[tuple[int, int, bool], ...]
     longest_sum: int
+    headers: tuple[str, ...]
 
     def is_like(self, other: StepCode) -> bool:
         """Whether both say the same. NaN is the same as itself here."""
@@ -87,7 +88,7 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
             writer.values[node] = _input(names[node], writer.shape(node))
         elif node.op == "output":
             _output(writer, node)
-        elif depends or operation_name(node) in _CONSTANTS or (None in writer.shape(node) and node.op != "placeholder"):
+        elif depends or operation_name(node) in _CONSTANTS or _is_of_particles(writer, node):
             writer.values[node] = _lower_node(writer, node)
         else:
             continue  # torch computes it
@@ -97,7 +98,11 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
     unused = "".join(f"(void){name}, " for name in (*noise, "t", "c", "p", "q"))
     source = f"\n{_SIGNATURE}{{\n{unpacked}    {unused}(void)work;\n{statements}}}\n"
     reads = tuple(writer.literals), tuple(writer.uniforms), tuple(writer.tables), tuple(writer.bounds)
-    return StepCode(source, workspace, *reads, writer.longest_sum)
+    return StepCode(source, workspace, *reads, writer.longest_sum, tuple(sorted(writer.headers)))
+
+
+def _is_of_particles(writer: Writer, node: fx.Node) -> bool:
+    return node.op != "placeholder" and any(map(is_particles, writer.shape(node)))
 
 
 def _cut_shapes(graph: fx.Graph) -> None:
@@ -132,15 +137,17 @@ def _lower_node(writer: Writer, node: fx.Node) -> Value | list[Value]:
         parts, place = writer.values[node.args[0]], node.args[1]  # type: ignore[index]
         assert isinstance(parts, list)
         return parts[place]  # type: ignore[index]
-    name, shape = operation_name(node) or "", writer.shape(node)
+    name = operation_name(node) or ""
     if name in _CONSTANTS:
-        return _constant(writer, node, shape)
+        return _constant(writer, node, writer.laid_out(node, fills=True))
     rule = _RULES.get(name)
     if rule is None and name not in POINTWISE and name != "_to_copy.default":
-        if not node.all_input_nodes and None in shape:
+        if not node.all_input_nodes and _is_of_particles(writer, node):
             raise CannotCompile("a step depends on the number of particles")
         raise CannotCompile(f"a step uses {node.target}, which has no C form here")
     call = Call(node)
+    # A view has an order of its own, and what is expanded along a dimension is alike along it.
+    shape = writer.shape(node) if rule is view else writer.laid_out(node, fills=name.startswith("expand"))
     if rule is not None:
         value = rule(writer, call, shape)
     elif name == "_to_copy.default":

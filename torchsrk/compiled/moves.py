@@ -7,7 +7,21 @@ from collections.abc import Callable, Sequence
 from .calls import Call
 from .operations import vector
 from .trace import CannotCompile
-from .writer import Index, Shape, Value, Writer, count, loops, offset, strides
+from .writer import (
+    ANOTHER_DIMENSION,
+    Index,
+    Shape,
+    Shared,
+    Size,
+    Value,
+    Writer,
+    count,
+    entries,
+    is_particles,
+    loops,
+    offset,
+    strides,
+)
 
 
 def identity(writer: Writer, call: Call, shape: Shape) -> Value:
@@ -110,13 +124,12 @@ def _from_start(start: int | None, size: int) -> int:
 def view(writer: Writer, call: Call, shape: Shape) -> Value:
     call.get("size"), call.get("shape")  # are the result's
     source = writer.stored(call["self"])
-    if _before(shape) != _before(source.shape):
-        raise CannotCompile("a step reshapes its particles into another dimension")
+    shape = _regrouped(source.shape, shape)
 
     def at(index: Index) -> Index:
         flat = offset(shape, index)
         return [
-            "0" if size is None else f"(({flat}) / {max(1, stride)} % {max(1, size)})"
+            "0" if size is None else f"(({flat}) / {max(1, stride)} % {max(1, entries(size))})"
             for size, stride in zip(source.shape, strides(source.shape), strict=True)
         ]
 
@@ -210,7 +223,7 @@ def _join(writer: Writer, shape: Shape, dim: int, parts: Sequence[Value]) -> Val
                 return f"{name}[{offset(shape, to)}] = {vector((part.entry(index), part.kind))};"
 
             text += loops(part.shape, body)
-            start += part.shape[dim] or 0
+            start += own(part.shape[dim])
         return text
 
     return writer.array(shape, fill)
@@ -231,16 +244,33 @@ def overwrite(
     return writer.array(shape, fill)
 
 
-def own(size: int | None) -> int:
-    """A size that is not the number of particles."""
-    if size is None:
+def own(size: Size) -> int:
+    """A size that does not count particles."""
+    if not isinstance(size, int):
         raise CannotCompile("a step picks or joins particles")
     return size
 
 
-def _before(shape: Shape) -> int | None:
-    """How many entries come before the particles' dimension; None without one."""
-    return count(shape[: shape.index(None)]) if None in shape else None
+def _regrouped(source: Shape, shape: Shape) -> Shape:
+    """The shape of a view, with the order of the entries in the dimension that numbers the particles."""
+    here, there = (next((d for d, size in enumerate(s) if is_particles(size)), None) for s in (source, shape))
+    if here is None and there is None:
+        return shape
+    if here is None or there is None:
+        raise CannotCompile(ANOTHER_DIMENSION)
+    size, slower = source[here], 1
+    if isinstance(size, Shared):
+        if size.before is None:  # all alike: any order will do
+            return shape
+        slower = size.before
+    if not count(shape):
+        return shape
+    # Of a tensor's entries, those that change slower than the particle are the same before and after.
+    before, rest = divmod(count(source[:here]) * slower, count(shape[:there]))
+    if rest or entries(shape[there]) % before:
+        raise CannotCompile(ANOTHER_DIMENSION)
+    laid_out = None if shape[there] is None else Shared(entries(shape[there]), before)
+    return (*shape[:there], laid_out, *shape[there + 1 :])
 
 
 Rule = Callable[[Writer, Call, Shape], Value | list[Value]]

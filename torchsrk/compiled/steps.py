@@ -367,5 +367,6 @@ def _program(code: StepCode, width: int, dtype: torch.dtype, noise: Sequence[Dra
         **({"ONE_BY_ONE": 1} if one_by_one else {}),
     }
     header = "".join(f"#define {name} {value}\n" for name, value in definitions.items())
-    vector, driver = (resources.files(__package__).joinpath(name).read_text() for name in ("vector.h", "driver.c"))
-    return f"{header}{vector}\n{code.source}\n{driver}"
+    files = resources.files(__package__)
+    *before, driver = (files.joinpath(name).read_text() for name in ("vector.h", *code.headers, "driver.c"))
+    return "\n".join((header + "\n".join(before), code.source, driver))

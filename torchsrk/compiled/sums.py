@@ -1,4 +1,4 @@
-"""Operations that run over entries: sums and other reductions, matrix products, triangular solves."""
+"""Operations that run over entries: sums and other reductions, matrix products, solves, eigenvalues."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from .calls import Call
 from .operations import Kind, Operand, number, vector
 from .trace import CannotCompile
-from .writer import Index, Shape, Value, Writer, loops, offset
+from .writer import Index, Shape, Size, Value, Writer, count, entries, is_particles, loops, offset
 
 _PARTIAL_SUMS = 4  # so that an addition need not wait for the one before it
 _ACCUMULATORS = {True: 64, False: 8}  # sums of a matrix product at a time, for particles one by one or side by side
@@ -30,7 +30,7 @@ class _Reduction:
 
     def loops(self, source: Value, reduced: list[int], own: Index, one_by_one: bool) -> str:
         """The loops over the reduced dimensions, which leave their result in ``sum[0]``."""
-        sizes = [source.shape[d] or 0 for d in reduced]
+        sizes = [entries(source.shape[d]) for d in reduced]
         term = vector(source.operand([f"r{d}" if d in reduced else own[d] for d in range(len(own))]))
         *outer, last = [(f"r{d}", size) for d, size in zip(reduced, sizes, strict=True)]
         around = "".join(f"for (int {name} = 0; {name} < {size}; {name}++) " for name, size in outer)
@@ -63,12 +63,12 @@ class _Reduction:
         source = writer.value(call["self"])
         rank = len(source.shape)
         reduced = _dims(call, rank)
-        if any(source.shape[d] is None for d in reduced):
+        if any(is_particles(source.shape[d]) for d in reduced):
             raise CannotCompile("a step mixes its particles: it reduces over the dimension that numbers them")
         if not reduced:
             return source
         keeps = bool(call.get("keepdim"))
-        writer.longest_sum = max(writer.longest_sum, math.prod(source.shape[d] or 1 for d in reduced))
+        writer.longest_sum = max(writer.longest_sum, count(source.shape[d] for d in reduced))
 
         def fill(name: str) -> str:
             def body(index: Index) -> str:
@@ -99,8 +99,8 @@ def add_up(writer: Writer, call: Call, shape: Shape) -> Value:
 def mean(writer: Writer, call: Call, shape: Shape) -> Value:
     sizes = writer.value(call["self"]).shape
     total = _SUM(writer, call, shape)
-    entries = math.prod(sizes[d] or 1 for d in _dims(call, len(sizes)))
-    share = writer.literal(1.0 / entries if entries else math.nan)
+    terms = count(sizes[d] for d in _dims(call, len(sizes)))
+    share = writer.literal(1.0 / terms if terms else math.nan)
     return Value(shape, Kind.VECTOR, lambda index: f"({vector(total.operand(index))} * {share})")
 
 
@@ -148,18 +148,18 @@ def addmm(writer: Writer, call: Call, shape: Shape) -> Value:
 def _product(
     writer: Writer,
     shape: Shape,
-    terms: int | None,
+    terms: Size,
     left: Callable[[Index, str], Operand],
     right: Callable[[Index, str], Operand],
     start: Callable[[Index], str] = lambda index: "splat(0)",
 ) -> Value:
     """Σ_k left(index, k)·right(index, k), several entries along the last dimension at a time."""
-    if terms is None:
+    if not isinstance(terms, int):
         raise CannotCompile("a step mixes its particles: a matrix product sums over them")
     writer.longest_sum = max(writer.longest_sum, terms)
     accumulators = _ACCUMULATORS[writer.one_by_one]
     last = max((d for d, size in enumerate(shape) if size is not None), default=-1)
-    size = 1 if last < 0 else shape[last] or 1
+    size = 1 if last < 0 else entries(shape[last])
     whole = size - size % accumulators
 
     def fill(name: str) -> str:
@@ -200,9 +200,9 @@ def _product(
 def solve_triangular(writer: Writer, call: Call, shape: Shape) -> Value:
     """X with A X = B, for A that does not depend on the particles; by substitution."""
     matrix, right, upper = writer.value(call["self"]), writer.stored(call["B"]), call["upper"]
-    if None in matrix.shape or shape[-2] is None:
-        raise CannotCompile("aten.linalg_solve_triangular of this form has no C form here")
     size = shape[-2]
+    if any(map(is_particles, matrix.shape)) or not isinstance(size, int):
+        raise CannotCompile("aten.linalg_solve_triangular of this form has no C form here")
 
     def fill(name: str) -> str:
         def body(index: Index) -> str:
@@ -226,13 +226,45 @@ def solve_triangular(writer: Writer, call: Call, shape: Shape) -> Value:
     return writer.array(shape, fill)
 
 
+def eigh(writer: Writer, call: Call, shape: Shape) -> list[Value]:
+    """Eigenvalues and eigenvectors, by eigen.h. The vectors' signs need not be those that torch finds.
+
+    Where eigenvalues meet, the vectors need not be either: but what functions of the matrix are made of is the same.
+    """
+    source, upper = writer.value(call["A"]), call["UPLO"].upper() == "U"
+    call["compute_v"]  # they are made in any case
+    *batch, size, columns = source.shape
+    if not isinstance(size, int) or is_particles(columns):
+        raise CannotCompile("a step mixes its particles: it takes eigenvalues of a matrix of them")
+    writer.headers.add("eigen.h")
+    square = size * size
+    whole = (*batch, 2 * square + size)  # the matrix, its eigenvalues, and its eigenvectors as rows
+
+    def fill(name: str) -> str:
+        def body(index: Index) -> str:
+            block = f"{name} + {offset(whole, [*index, '0'])}"
+            entry = vector(source.operand([*index, *(("i", "j") if upper else ("j", "i"))]))
+            return (
+                f"{{ V *const block = {block}; for (int i = 0; i < {size}; i++) for (int j = i; j < {size}; j++) "
+                f"block[i * {size} + j] = {entry}; eigen({size}, block, block + {square}, block + {square + size}); }}"
+            )
+
+        return loops(tuple(batch), body)
+
+    found = writer.array(whole, fill)
+    return [
+        found.moved((*batch, size), lambda index: [*index[:-1], f"({square} + {index[-1]})"]),
+        found.moved(source.shape, lambda i: [*i[:-2], f"({square + size} + {i[-1]} * {size} + {i[-2]})"]),
+    ]
+
+
 def _dims(call: Call, rank: int) -> list[int]:
     given = call.get("dim")
     given = [given] if isinstance(given, int) else given
     return sorted({d % max(1, rank) for d in given} & set(range(rank))) if given else list(range(rank))
 
 
-SUMS: dict[str, Callable[[Writer, Call, Shape], Value]] = {
+SUMS: dict[str, Callable[[Writer, Call, Shape], Value | list[Value]]] = {
     **dict.fromkeys(("sum.default", "sum.dim_IntList"), add_up),
     **dict.fromkeys(("mean.default", "mean.dim"), mean),
     **dict.fromkeys(("prod.default", "prod.dim_int"), _PRODUCT),
@@ -244,4 +276,5 @@ SUMS: dict[str, Callable[[Writer, Call, Shape], Value]] = {
     "bmm.default": bmm,
     "addmm.default": addmm,
     "linalg_solve_triangular.default": solve_triangular,
+    "_linalg_eigh.default": eigh,
 }

@@ -15,9 +15,26 @@ from torch import Tensor, fx
 from .operations import Kind, Operand, vector
 from .trace import CannotCompile, TracedStep
 
-Shape = tuple[int | None, ...]  # None stands for the particles
+
+@dataclass(frozen=True)
+class Shared:
+    """The size of a dimension that counts particles and other entries at once, as (copies, particles) made one line.
+
+    Attributes:
+        entries: how many of it are a particle's own. By these alone C counts.
+        before: those that change slower than the particle; the others change faster. None in a tensor whose entries
+            are alike along this dimension, as one of zeros: any order is theirs.
+    """
+
+    entries: int
+    before: int | None = None
+
+
+Size = int | Shared | None  # None stands for the particles
+Shape = tuple[Size, ...]
 Index = Sequence[str]
 
+ANOTHER_DIMENSION = "a step reshapes its particles into another dimension"
 _ARRAY_ENTRY = re.compile(r"(t\d+|x|n\d+)\[[^\[]*\]|t")
 
 
@@ -67,6 +84,7 @@ class Writer:
         tables: those that are places in a tensor.
         bounds: (table, size, whether it may count from the end): what its places must lie within.
         longest_sum: the most terms that any sum of the step adds up.
+        headers: the files of C beside vector.h that it calls.
     """
 
     def __init__(self, traced: TracedStep, one_by_one: bool) -> None:
@@ -77,6 +95,7 @@ class Writer:
         self.tables: list[fx.Node] = []
         self.bounds: list[tuple[int, int, bool]] = []
         self.longest_sum = 1
+        self.headers: set[str] = set()
         self.values: dict[fx.Node, Value | list[Value]] = {}
         self._statements: list[_Statement] = []
         self._numbers = itertools.count()
@@ -87,10 +106,37 @@ class Writer:
         """The shape of a node's tensor; () for a node that is not one."""
         value = node.meta.get("val")
         sizes = value.shape if isinstance(value, Tensor) else ()
-        shape = tuple(None if size == self.traced.particles else int(size) for size in sizes)
-        if shape.count(None) > 1:
+        shape = tuple(self._size(int(size)) for size in sizes)
+        if sum(map(is_particles, shape)) > 1:
             raise CannotCompile("a step pairs its particles with one another")
         return shape
+
+    def _size(self, size: int) -> Size:
+        copies, rest = divmod(size, self.traced.particles)
+        return size if rest or not copies else None if copies == 1 else Shared(copies)
+
+    def laid_out(self, node: fx.Node, fills: bool) -> Shape:
+        """The shape of a node's tensor, with the order that its arguments have in a dimension they share.
+
+        ``fills`` says that the node repeats one number along that dimension, so that it needs no argument to tell.
+        """
+        shape = self.shape(node)
+        wanted = next((size for size in shape if isinstance(size, Shared)), None)
+        if wanted is None:
+            return shape
+        read = [value for source in node.all_input_nodes for value in self._parts(source)]
+        found = {size for value in read for size in value.shape if isinstance(size, Shared)}
+        orders = {size for size in found if size.entries == wanted.entries and size.before is not None}
+        if len(orders) > 1:
+            raise CannotCompile("a step mixes its particles: it meets them in two orders at once")
+        if not orders and wanted not in found and not fills:
+            raise CannotCompile(ANOTHER_DIMENSION)
+        order = orders.pop() if orders else wanted
+        return tuple(order if size == wanted else size for size in shape)
+
+    def _parts(self, node: fx.Node) -> list[Value]:
+        value = self.values.get(node, [])
+        return value if isinstance(value, list) else [value]
 
     def value(self, argument: Any) -> Value:
         """An argument of an operation: a tensor made by the step, one made before the run, or a number."""
@@ -208,8 +254,8 @@ def loops(shape: Shape, body: Callable[[Index], str], ranges: dict[int, tuple[in
     """``body(index)`` for every index of a shape; ``ranges`` gives (start, stop, step) where it is not all of it."""
     index, text = [], ""
     for d, size in enumerate(shape):
-        start, stop, step = (ranges or {}).get(d, (0, size, 1))
-        if size is None or (size == 1 and start == 0):
+        start, stop, step = (ranges or {}).get(d, (0, entries(size), 1))
+        if entries(size) == 1 and start == 0:
             index.append("0")
         else:
             index.append(f"i{d}")
@@ -217,9 +263,19 @@ def loops(shape: Shape, body: Callable[[Index], str], ranges: dict[int, tuple[in
     return f"    {text}{body(index)}\n"
 
 
-def count(shape: Iterable[int | None]) -> int:
+def is_particles(size: Size) -> bool:
+    """Whether a dimension numbers the particles, alone or with others."""
+    return not isinstance(size, int)
+
+
+def entries(size: Size) -> int:
+    """How many entries of a dimension are a particle's own."""
+    return 1 if size is None else size.entries if isinstance(size, Shared) else size
+
+
+def count(shape: Iterable[Size]) -> int:
     """Entries a particle."""
-    return math.prod(size for size in shape if size is not None)
+    return math.prod(map(entries, shape))
 
 
 def strides(shape: Shape) -> list[int]:
