@@ -243,6 +243,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     # torch's own go by way of operations that this compiler does not know.
     table[aten.var.correction] = _variance
     table[aten.native_layer_norm.default] = _layer_norm
+    table[aten.repeat.default] = _repeated
     return table
 
 
@@ -262,3 +263,11 @@ def _layer_norm(
     out = (x - mean) * inverse_deviation
     out = out if weight is None else out * weight
     return (out if bias is None else out + bias), mean, inverse_deviation
+
+
+def _repeated(x: Tensor, repeats: list[int]) -> Tensor:
+    """Copies along a dimension before each of its own, and the two made one."""
+    sizes = [*[1] * (len(repeats) - x.ndim), *x.shape]
+    pairs = list(zip(repeats, sizes, strict=True))
+    apart = x.reshape([part for size in sizes for part in (1, size)])
+    return apart.expand([part for pair in pairs for part in pair]).reshape([copies * size for copies, size in pairs])
