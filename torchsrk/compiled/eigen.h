@@ -25,7 +25,7 @@ INLINE void rotate(V *x, V *y, V c, V s)
 
 /* Of the n×n matrix a, whose upper triangle is read and lost: the eigenvalues, the least first, and in the rows of
  * ``vectors`` the eigenvectors. All are NaN for a matrix that is not finite. */
-__attribute__((unused)) static void eigen(int n, V *restrict a, V *restrict values, V *restrict vectors)
+__attribute__((unused, noinline)) static void eigen(int n, V *restrict a, V *restrict values, V *restrict vectors)
 {
     const REAL epsilon = REAL_BYTES == 4 ? (REAL)0x1p-23 : (REAL)0x1p-52;
     V largest = splat(0);
