@@ -22,9 +22,10 @@ class Ozaki(Integrator):
     1, as only W of the path is seen. One gradient, a Hessian (dim Hessian products by autograd, in a batch dim times as
     large) and its eigendecomposition a particle, some 50 dim³ operations, eagerly by LAPACK and compiled by Jacobi's
     rotations: for few dimensions, as a reference point; where a target is nearly Gaussian a metric does as much for
-    less. The square root is the symmetric one, which either way is the same up to rounding. Where curvature is negative the linear flow moves away exponentially, so a
-    step much longer than 1/|curvature| throws particles far. Not to be differentiated through: eigenvectors have no
-    derivative where eigenvalues meet. Ozaki (1992); Dalalyan (2017); Table 1 of the paper.
+    less. The square root is the symmetric one: by either way the same, up to rounding. Where curvature is negative the
+    linear flow moves away exponentially, so a step much longer than 1/|curvature| throws particles far. Not to be
+    differentiated through: eigenvectors have no derivative where eigenvalues meet. Ozaki (1992); Dalalyan (2017); Table
+    1 of the paper.
     """
 
     name = "ozaki"
