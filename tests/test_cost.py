@@ -24,7 +24,7 @@ print(before, peak())
 """
 
 
-@pytest.mark.parametrize(("how", "particles", "steps"), [("compiled", 100, 100_000), ("eager", 8, 10_000)])
+@pytest.mark.parametrize(("how", "particles", "steps"), [("compiled", 8, 100_000), ("eager", 8, 10_000)])
 def test_memory_is_flat_over_many_steps(how, particles, steps):
     before, after = run_numbers(LONG, how, str(particles), str(steps))
     assert after - before < 2.0  # MB
@@ -37,8 +37,8 @@ sde = Langevin(GaussianMixture(torch.full((100,), 0.05)))
 options = dict(integrator="srk-ld", step_size=0.1, seed=0, compile=sys.argv[1] == "compiled")
 sample(sde, torch.zeros(2000, 100), num_steps=1, **options)
 before = peak()
-x0 = torch.zeros(500_000, 100)
-sample(sde, x0, num_steps=20, **options)
+x0 = torch.zeros(250_000, 100)
+sample(sde, x0, num_steps=17, **options)
 print((peak() - before) * 2**20 / (x0.numel() * x0.element_size()))
 """
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import distributions
 
+from tests.compiled.traces import trace_once
 from torchsrk import SDE, Langevin, sample, sampling
 from torchsrk.compiled import check, checked, steps
 from torchsrk.compiled.lowering import _RULES
@@ -92,9 +93,13 @@ def start(particles=37):
     return torch.randn(particles, 3, generator=torch.Generator().manual_seed(1))
 
 
+TRACES = {}  # of the energy's step, that nothing breaks
+
+
 @pytest.mark.parametrize(("name", "particles"), [*((name, 37) for name in BROKEN), ("a sign", 3), ("a sum", 3)])
 def test_a_broken_lowering_is_caught(name, particles, monkeypatch):
     sde = Langevin(FunctionPotential(energy))
+    trace_once(monkeypatch, TRACES)
     BROKEN[name](monkeypatch)
     with pytest.warns(RuntimeWarning, match=DIFFERS):
         compiled = run(sde, start(particles), compile=True)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.compiled.traces import trace_once
 from tests.compiled.zoo import DIM, FUNCTIONS, networks
 from tests.problems import mixture, potentials, sdes
 from torchsrk import SDE, Langevin, NonFiniteStateError, sample
@@ -33,17 +34,19 @@ def start(particles, dim, dtype=torch.float64):
     return torch.randn(particles, dim, dtype=dtype, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("particles", [ONE_BY_ONE, SIDE_BY_SIDE])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_energies_as_users_write_them(name, particles):
-    assert_same(*both(Langevin(FunctionPotential(FUNCTIONS[name])), start(particles, DIM), "srk-ld"))
+def test_energies_as_users_write_them(name, monkeypatch):
+    trace_once(monkeypatch, {})
+    for particles in (ONE_BY_ONE, SIDE_BY_SIDE):
+        assert_same(*both(Langevin(FunctionPotential(FUNCTIONS[name])), start(particles, DIM), "srk-ld"))
 
 
-@pytest.mark.parametrize("particles", [ONE_BY_ONE, SIDE_BY_SIDE])
 @pytest.mark.parametrize("name", networks())
-def test_networks(name, particles):
-    network = networks()[name].to(torch.float64)
-    assert_same(*both(Langevin(FunctionPotential(network)), start(particles, DIM), "em"))
+def test_networks(name, monkeypatch):
+    trace_once(monkeypatch, {})
+    sde = Langevin(FunctionPotential(networks()[name].to(torch.float64)))
+    for particles in (ONE_BY_ONE, SIDE_BY_SIDE):
+        assert_same(*both(sde, start(particles, DIM), "em"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -54,13 +57,14 @@ def test_shipped_potentials(name, dtype):
         assert_same(*both(Langevin(potential), start(SIDE_BY_SIDE, dim, dtype), scheme))
 
 
-@pytest.mark.parametrize("particles", [ONE_BY_ONE, SIDE_BY_SIDE])
 @pytest.mark.parametrize("name", sdes())
-def test_sdes(name, particles):
+def test_sdes(name, monkeypatch):
     sde, dim = sdes()[name]
     for scheme in map(integrator_named, SCHEMES):
         if sde.noise.name in scheme.noise_types:
-            assert_same(*both(sde, start(particles, dim), scheme))
+            trace_once(monkeypatch, {})
+            for particles in (ONE_BY_ONE, SIDE_BY_SIDE):
+                assert_same(*both(sde, start(particles, dim), scheme))
 
 
 @pytest.mark.parametrize("method", [FourierLevyArea, WiktorssonLevyArea, MrongowiusRoesslerLevyArea])

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -99,13 +100,36 @@ def test_the_resolved_config_gives_the_same_run(unbroken, tmp_path):
     assert contents(tmp_path / "run") == contents(unbroken)
 
 
-def test_killed_at_twenty_moments(config, tmp_path):
-    output, whole = tmp_path / "run", tmp_path / "whole"
-    command = [sys.executable, "-m", "torchsrk.cli", "run", str(config), "--settings.time", "900", "--output"]
+def run_apart(arguments, errors):
+    """The command in a process of its own, which starts with everything imported."""
+    with open(errors, "w") as file:
+        os.dup2(file.fileno(), 2)
+    sys.exit(main(arguments))
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """They start within milliseconds, so that kills meet the run itself and not the import of torch."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torchsrk.cli", "torchsrk.experiments.asymptotic", "matplotlib.pyplot"])
+    return context
+
+
+def test_killed_at_twenty_moments(config, tmp_path, processes):
+    output, whole, errors = tmp_path / "run", tmp_path / "whole", tmp_path / "errors"
+    command = ["run", str(config), "--settings.time", "900", "--output"]
+
+    def started(*arguments):
+        process = processes.Process(target=run_apart, args=([*command, *arguments], errors))
+        process.start()
+        return process
+
+    started(str(tmp_path / "first")).join()  # the server itself takes a while to start
     start = time.perf_counter()
-    subprocess.run([*command, str(whole)], check=True, capture_output=True)
+    process = started(str(whole))
+    process.join()
+    assert process.exitcode == 0, errors.read_text()
     length = time.perf_counter() - start
-    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     moments, midway = random.Random(0), 0
     for attempt in range(20):
         # By turns at any moment, and right after a unit: so that some kills are in the middle on any machine.
@@ -113,21 +137,23 @@ def test_killed_at_twenty_moments(config, tmp_path):
         if attempt % 2 and before == 6:
             shutil.rmtree(output)
             before = 0
-        deadline = time.perf_counter() + (60.0 if attempt % 2 else moments.uniform(0.3, 0.9) * length)
-        with subprocess.Popen([*command, str(output), "--resume"], **pipes) as process:
-            while process.poll() is None and time.perf_counter() < deadline:
-                if attempt % 2 and len(list(output.glob("units/*"))) > before:
-                    break
-                time.sleep(0.005)
-            process.send_signal(signal.SIGKILL)
-            _, errors = process.communicate()
-        assert process.returncode in (0, -signal.SIGKILL), errors
+        deadline = time.perf_counter() + (60.0 if attempt % 2 else moments.uniform(0.0, 0.9) * length)
+        process = started(str(output), "--resume")
+        while process.is_alive() and time.perf_counter() < deadline:
+            if attempt % 2 and len(list(output.glob("units/*"))) > before:
+                break
+            time.sleep(0.005)
+        process.kill()
+        process.join()
+        assert process.exitcode in (0, -signal.SIGKILL), errors.read_text()
         midway += 0 < len(list(output.glob("units/*.safetensors"))) < 6
-        if process.returncode == 0:  # done before its time: from the start again
+        if process.exitcode == 0:  # done before its time: from the start again
             assert contents(output) == contents(whole)
             shutil.rmtree(output)
     assert midway > 3
-    subprocess.run([*command, str(output), "--resume"], check=True, capture_output=True)
+    process = started(str(output), "--resume")
+    process.join()
+    assert process.exitcode == 0, errors.read_text()
     assert contents(output) == contents(whole)
 
 
