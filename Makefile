@@ -13,7 +13,7 @@ test: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal  # in long runs of neighbours, that share what a module has made
 
 # Beside other libraries, in an environment that holds them all; writes BENCHMARKS.md.
 bench: $(BENCH_INSTALLED)

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import shutil
 import signal
 import subprocess
 import sys
@@ -80,14 +81,19 @@ def test_predictions_are_better_than_chance(unbroken):
 
 
 def test_killed_and_resumed(unbroken, tmp_path):
+    """In the second half: what comes before is there."""
     names = sorted(file.name for file in unbroken.iterdir() if file.suffix in (".csv", ".safetensors"))
-    process = start(tmp_path)
-    while len(list(tmp_path.glob("*.safetensors"))) < 5 and process.poll() is None:
+    written = sorted(unbroken.glob("*.safetensors"), key=lambda file: file.stat().st_mtime_ns)
+    half = len(written) // 2
+    for file in written[:half]:
+        shutil.copy(file, tmp_path)
+    process = start(tmp_path, "--resume")
+    while len(list(tmp_path.glob("*.safetensors"))) < half + 3 and process.poll() is None:
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-    assert 5 <= len(list(tmp_path.glob("*.safetensors"))) < len(names) - 4
+    assert half + 3 <= len(list(tmp_path.glob("*.safetensors"))) < len(written)
 
     resumed = start(tmp_path, "--resume")
     _, errors = resumed.communicate()

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import shutil
 import subprocess
 import sys
 import time
@@ -48,18 +49,33 @@ def test_both_schemes_train(unbroken, monkeypatch):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
 
 
-def test_killed_and_resumed(unbroken, tmp_path):
+def test_killed_and_resumed(unbroken, tmp_path, monkeypatch, capsys):
+    """With the last model and without its scores; the trainings before are there."""
     folder, shown = unbroken
-    with subprocess.Popen(command(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as killed:
-        while len(list(tmp_path.glob("*.safetensors"))) < 3 and killed.poll() is None:
+    written = sorted(folder.glob("*.safetensors"), key=lambda file: file.stat().st_mtime_ns)
+    assert len(written) == 8  # of four trainings: a model each, and its scores
+    for file in written[:-2]:
+        shutil.copy(file, tmp_path)
+    with subprocess.Popen(
+        command(tmp_path, "--resume"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as killed:
+        while len(list(tmp_path.glob("*.safetensors"))) < 7 and killed.poll() is None:
             time.sleep(0.01)
         killed.kill()
-    refused = subprocess.run(command(tmp_path), capture_output=True, text=True)
-    assert refused.returncode == 2
-    assert "holds a run: --resume goes on with it" in refused.stderr
+    assert len(list(tmp_path.glob("*.safetensors"))) == 7
+
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    monkeypatch.setattr(sys, "argv", command(tmp_path)[1:])
+    from train_energy_model import main
+
+    with pytest.raises(SystemExit) as refused:
+        main()
+    assert refused.value.code == 2
+    assert "holds a run: --resume goes on with it" in capsys.readouterr().err
     done = subprocess.run(command(tmp_path, "--resume"), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "scores.csv").read_bytes() == (folder / "scores.csv").read_bytes()
+    for file in (folder / "scores.csv", *written):
+        assert (tmp_path / file.name).read_bytes() == file.read_bytes(), file.name
     assert done.stdout.replace(str(tmp_path), "") == shown.replace(str(folder), "")
 
 

@@ -23,11 +23,12 @@ from torchsrk import (
     Ozaki,
     ShARK,
     Tamed,
+    reference,
 )
 from torchsrk.brownian import Increment, Needs
 from torchsrk.integrators import Integrator
 from torchsrk.potentials import GaussianMixture, NonConvex
-from torchsrk.reference import local_deviation_orders, strong_order
+from torchsrk.reference import fine_solution, local_deviation_orders, strong_order
 
 
 class SRKIDWithoutArea(Integrator):
@@ -139,9 +140,26 @@ STRONG = [
 ]
 
 
+SOLUTIONS = {}
+
+
+def share_fine_solution(monkeypatch, problem):
+    """All schemes on a problem are held against one fine solution: to make it takes far longer than what they do."""
+
+    def shared(sde, x0, path):
+        code = problem.__code__  # of a lambda, the constants tell which problem
+        key = (code.co_name, code.co_consts, path.num_steps, path.seed, path.t1)
+        if key not in SOLUTIONS:
+            SOLUTIONS[key] = fine_solution(sde, x0, path)
+        return SOLUTIONS[key]
+
+    monkeypatch.setattr(reference, "fine_solution", shared)
+
+
 @pytest.mark.parametrize(("scheme", "problem", "num_steps", "claimed", "below", "above"), STRONG)
-def test_strong_order(scheme, problem, num_steps, claimed, below, above):
+def test_strong_order(scheme, problem, num_steps, claimed, below, above, monkeypatch):
     sde, x0 = problem()
+    share_fine_solution(monkeypatch, problem)
     declared = scheme.strong_order_additive if sde.noise.name == "additive" else scheme.strong_order
     assert claimed == declared
     fine_steps = 8 * num_steps[-1]
@@ -169,8 +187,9 @@ def test_sigma_is_evaluated_again_only_where_it_moves(scheme):
     )
 
 
-def test_without_levy_areas_srk_id_falls_back():
+def test_without_levy_areas_srk_id_falls_back(monkeypatch):
     sde, x0 = non_convex()
+    share_fine_solution(monkeypatch, non_convex)
     estimate = strong_order(SRKIDWithoutArea(), sde, x0, t1=1.0, num_steps=FINE, fine_steps=1024, seed=1)
     assert estimate.interval[1] < 0.75
     # And goes on falling: the slope between the two finest is nearer to a half than the one between the coarsest.
