@@ -19,6 +19,7 @@ from torch import Tensor
 from .brownian import BrownianPath, Increment, Needs, start_normals
 from .integrators import QUICSORT, SRKID, SRKLD, Integrator, integrator_named
 from .sde import BaseSDE
+from .sde.base import Normals
 
 
 @dataclass(frozen=True)
@@ -151,10 +152,12 @@ def local_deviation_orders(
     return LocalDeviationOrders(mean_square, _estimate(step_sizes, mean, weights, deviation_of_slope, level))
 
 
-def _solve(scheme: Integrator, sde: BaseSDE, x0: Tensor, path: BrownianPath, num_steps: int) -> Tensor:
+def _solve(
+    scheme: Integrator, sde: BaseSDE, x0: Tensor, path: BrownianPath, num_steps: int, normals: Normals | None = None
+) -> Tensor:
     """The SDE's state at path.t1, (..., width): the position, and a velocity where there is one."""
     dt = (path.t1 - path.t0) / num_steps
-    normals = start_normals(path.seed)
+    normals = normals or start_normals(path.seed)
     with torch.no_grad():
         state = scheme.init(sde, path.t0, x0, dt, normals)
         for number, increment in enumerate(path.increments(num_steps, scheme.required(sde))):
@@ -205,7 +208,14 @@ def _local_deviations(
     x0 = starts.unsqueeze(1).expand(-1, paths, -1).contiguous()
     shape = (*x0.shape[:-1], sde.brownian_dim(x0))
     path = BrownianPath(shape, num_steps=fine_steps, seed=seed, t1=h, dtype=starts.dtype, device=starts.device)
-    deviation = _solve(scheme, sde, x0, path, 1) - fine_solution(sde, x0, path)
+    drawn = start_normals(0)  # the same for all step sizes
+
+    def shared(like: Tensor) -> Tensor:
+        """All paths from a start have its velocity."""
+        return drawn(like[:, :1]).expand_as(like)
+
+    fine = _solve(best_scheme(sde), sde, x0, path, fine_steps, shared)
+    deviation = _solve(scheme, sde, x0, path, 1, shared) - fine
     return deviation, path.increment(0, 0.0, h, Needs.SPACE_TIME_AREA | Needs.LEVY_AREA)
 
 

@@ -141,16 +141,9 @@ def test_without_its_area_quicsort_falls_back(fine):
     assert estimate.order < 2.2
 
 
-class OwnVelocity(UnderdampedLangevin):
-    """Starts every particle with a velocity that its position decides: a start is then one point (q, v)."""
-
-    def start(self, x, normals):
-        return torch.cat((x, 0.5 + x.flip(-1)), -1)
-
-
 def test_local_deviation_orders_of_cheng():
     """(2, 2) are met, and with them the (1.5, 2) that the paper's theorem takes."""
-    sde = OwnVelocity(GaussianMixture(torch.tensor([2.0, 1.0])), friction=1.5, u=0.8)
+    sde = UnderdampedLangevin(GaussianMixture(torch.tensor([2.0, 1.0])), friction=1.5, u=0.8)
     starts = torch.tensor([[0.3, 0.1], [-0.2, 0.4], [0.1, -0.3]])
     orders = local_deviation_orders(Cheng(), sde, starts, step_sizes=(0.04, 0.02, 0.01), paths=2000, seed=1)
     assert orders.mean_square.order == pytest.approx(2.0, abs=0.1)
