@@ -77,7 +77,7 @@ BAD = {
     "too many particles": (lambda: run(first_particle=2**32 - 2), ValueError, "particles are numbered"),
     "too many steps": (lambda: run(first_step=2**48), ValueError, "steps are numbered"),
     # the scheme
-    "unknown scheme": (lambda: run(integrator="rk4"), ValueError, "unknown integrator 'rk4'; choose from 'em'"),
+    "unknown scheme": (lambda: run(integrator="rk4"), ValueError, "unknown integrator 'rk4'; choose from 'baoab', "),
     "a scheme's class": (lambda: run(integrator=SRKLD), ValueError, "pass an instance"),
     "SRK-LD on state-dependent noise": (
         lambda: run(sdes()["general"][0]),
