@@ -24,8 +24,8 @@ from .lowering import StepCode, lower
 from .trace import CannotCompile, OperationCounter, TracedStep, reason_of, trace_step
 from .writer import evaluate
 
-# Two counts of particles that no dimension of a problem is likely to have; steps traced with either must agree.
-_MARKERS = (7907, 7919)
+# Counts of particles that no dimension of a problem is likely to be a multiple of; steps traced with two must agree.
+_MARKERS = (7907, 7919, 7927, 7933)
 # A particle's noise for one step, beyond which a tile's is far from fitting any cache.
 _MOST_NORMALS = 1 << 14
 # Starting a second thread costs about as long as this many normals and their share of a step.
@@ -332,9 +332,14 @@ def _compile(problem: Problem, seen: bool) -> CompiledSteps:
         raise CannotCompile(f"a step draws more than {_MOST_NORMALS} normals a particle, for its Lévy areas")
     traced, codes = [], []
     for marker in _MARKERS:
-        traced.append(trace_step(problem.step, problem.noise, width, dtype, marker))
-        codes.append(_lowered(traced[-1], one_by_one))
-    if not codes[0].is_like(codes[1]):
+        graph = trace_step(problem.step, problem.noise, width, dtype, marker)
+        sizes = (width, *(size for tensor in graph.constants for size in tensor.shape))
+        if all(size % marker or not size for size in sizes):
+            traced.append(graph)
+            codes.append(_lowered(graph, one_by_one))
+        if len(codes) == 2:
+            break
+    if len(codes) < 2 or not codes[0].is_like(codes[1]):
         raise CannotCompile("a step depends on the number of particles")
     library = build.load(_program(codes[0], width, dtype, problem.noise, one_by_one), _SIMD)
     library.torchsrk_run.argtypes = (ctypes.POINTER(_Run), ctypes.c_int)
