@@ -1,13 +1,15 @@
 """What holds for a run of any scheme: the same bits however it is cut, positions reported, states gone on from."""
 
+import dataclasses
 import itertools
+import warnings
 
 import pytest
 import torch
 
 from tests.problems import mixture
 from torchsrk import Langevin, UnderdampedLangevin, integrate, integrators, sample
-from torchsrk.brownian import BrownianPath
+from torchsrk.brownian import BrownianPath, FreshNoise, Increment, start_normals
 from torchsrk.distributions import DiffusionDistribution
 from torchsrk.integrators import OBABO, UBU, Integrator, LeimkuhlerMatthews
 
@@ -85,6 +87,24 @@ def test_particles_do_not_depend_on_their_batch(scheme):
     torch.testing.assert_close(shaped.view(20, DIM), whole)
     single = sample(sde, x0[3], integrator=scheme, num_steps=5, first_particle=3, **OPTIONS).final
     torch.testing.assert_close(single, whole[3])
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+def test_a_step_is_one_graph_for_torch_compile(scheme):
+    sde, x0 = problem(scheme, torch.float64), start(5, torch.float64)
+    noise = FreshNoise(1, x0.shape, dtype=x0.dtype, device=x0.device)
+    increment = noise.increment(0, 0.0, 0.2, scheme.required(sde))
+    parts = {field.name: getattr(increment, field.name) for field in dataclasses.fields(increment)[1:]}
+    state = scheme.init(sde, 0.0, x0, 0.2, start_normals(2))
+
+    def step(state, **parts):
+        return scheme.step(sde, 0.0, state, Increment(0.2, **parts))
+
+    torch._dynamo.reset()
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own, on what it compiles
+        found = torch.compile(step, fullgraph=True, backend="eager")(state, **parts)
+    torch.testing.assert_close(found, scheme.step(sde, 0.0, state, increment))
 
 
 @pytest.mark.parametrize("scheme", ADJUSTED, ids=str)

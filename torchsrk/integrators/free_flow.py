@@ -184,19 +184,32 @@ class RandomTime:
         return from_position, from_velocity * self.h, self.scale * variance.clamp_min(0.0).sqrt()
 
 
-@lru_cache(maxsize=512)
 def random_time(friction: float, u: float, h: float) -> RandomTime:
     """The flow up to a random time of a step of length h."""
     x, scale = friction * h, math.sqrt(2.0 * friction * u) * h**1.5
+    return RandomTime(x, h, scale, _constant_fits(x, h, scale))
+
+
+def _constant_fits(x: float, h: float, scale: float) -> tuple[tuple[float, ...], ...]:
+    return _fits(x, h, scale)
+
+
+# As torch.compiler.assume_constant_result does, which would import all of torch's compiler here and now.
+_constant_fits._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+@lru_cache(maxsize=512)
+def _fits(x: float, h: float, scale: float) -> tuple[tuple[float, ...], ...]:
+    """The polynomials of a random time; none beyond the γh up to which they are needed."""
     if x > _FIT_UP_TO:
-        return RandomTime(x, h, scale, ())
+        return ()
     functions = (
         lambda tau: bridge(x, tau)[0],
         lambda tau: h * bridge(x, tau)[1],
         lambda tau: scale**2 * bridge(x, tau)[2],
         lambda tau: h * h * fall(x * tau),
     )
-    return RandomTime(x, h, scale, tuple(map(_fit, functions)))
+    return tuple(map(_fit, functions))
 
 
 def _series(x: float, coefficient: Callable[[int], float]) -> float:

@@ -29,7 +29,7 @@ def hessian(potential: Potential, x: Tensor) -> Tensor:
 def hessian_product(potential: Potential, x: Tensor, v: Tensor) -> Tensor:
     """∇²f(x)v, (..., dim), for v that broadcasts with x: the energy is differentiated twice."""
     _check_exact(potential)
-    if v.is_inference():  # can't be part of what is differentiated
+    if not torch.compiler.is_compiling() and v.is_inference():  # can't be part of what is differentiated
         with torch.inference_mode(False):
             v = v.clone()
     # The energy and not the potential's own gradient: one that autograd can't see through would count as constant.
