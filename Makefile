@@ -24,6 +24,7 @@ bench-parts: $(INSTALLED)
 	$(BIN)/python scripts/bench_levy_area.py
 	$(BIN)/python scripts/bench_scoring.py
 	$(BIN)/python scripts/bench_check.py
+	$(BIN)/python scripts/bench_schemes.py
 
 # Made again when a requirement or the noise kernel's source changes.
 $(INSTALLED): setup.py constraints.txt torchsrk/brownian/philox.c
