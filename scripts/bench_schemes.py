@@ -24,8 +24,7 @@ def run_of(scheme: Integrator, target: Potential, x0: torch.Tensor, step_size: f
     """A compiled run, which was compiled before."""
     overdamped, underdamped = Langevin(target), UnderdampedLangevin(target, friction=1.5)
     sde = overdamped if scheme.is_for(overdamped) else underdamped
-    options = {"integrator": scheme, "step_size": step_size, "num_steps": STEPS, "seed": 0}
-    return lambda: sample(sde, x0, compile=True, **options)
+    return lambda: sample(sde, x0, integrator=scheme, step_size=step_size, num_steps=STEPS, seed=0, compile=True)
 
 
 def main() -> None:
