@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from torchsrk import SDE, ItoDiffusion, Langevin
 from torchsrk.potentials import (
+    Banana,
     DistributionPotential,
     FunctionPotential,
     GaussianMixture,
@@ -30,6 +31,7 @@ def potentials(dtype: torch.dtype = torch.float64) -> dict[str, tuple[Potential,
     return {
         "mixture": (mixture(5, dtype), 5),
         "regression": (LogisticRegression.synthetic(50, 4, seed=1, dtype=dtype), 4),
+        "banana": (Banana(spread=0.7), 2),
         "non-convex": (NonConvex(beta=2.0, gamma=0.7, dim=3), 3),
         "function": (FunctionPotential(lambda x: x.pow(4).sum(-1) + x[..., 0]), 2),
         "distribution": (DistributionPotential(normal), 3),

@@ -7,6 +7,7 @@ from tests.problems import mixture, networks, sdes
 from torchsrk import SDE, SRKLD, ItoDiffusion, Langevin, integrate, sample
 from torchsrk.brownian import BrownianPath, FreshNoise, fill_normal
 from torchsrk.potentials import (
+    Banana,
     DistributionPotential,
     FunctionPotential,
     GaussianMixture,
@@ -163,6 +164,7 @@ BAD = {
     "non-callable energy": (lambda: FunctionPotential(3), TypeError, "callable.*got int"),
     "shift of the wrong shape": (lambda: GaussianMixture(torch.ones(2, 2)), ValueError, r"vector \(dim,\)"),
     "NaN shift": (lambda: GaussianMixture(torch.tensor([NAN])), ValueError, "finite"),
+    "banana without width": (lambda: Banana(0.0), ValueError, "spread is a positive number; got 0.0"),
     "negative beta": (lambda: NonConvex(-1.0, 0.5, 3), ValueError, "beta and gamma are positive"),
     "non-convex in no dimension": (lambda: NonConvex(1.0, 0.5, 0), ValueError, "dim is a positive integer"),
     "labels that are not labels": (

@@ -11,6 +11,7 @@ from scipy import integrate, stats
 from tests.problems import mixture
 from torchsrk import Langevin
 from torchsrk.potentials import (
+    Banana,
     DistributionPotential,
     FunctionPotential,
     GaussianMixture,
@@ -55,6 +56,25 @@ def test_mixture_draws_are_exact():
     assert stats.kstest(across.numpy(), "norm").pvalue > LEVEL
     squared = draws.square().sum(-1)
     assert abs(squared.mean() - target.second_moment()) < Z * squared.std() / math.sqrt(len(squared))
+
+
+@pytest.mark.parametrize("spread", [0.3, 2.0])
+def test_banana_draws_are_exact(spread):
+    """Unbent, they are two independent normals; and the density is that of the conditional laws."""
+    target = Banana(spread)
+    draws = target.sample((20_000,), seed=2, dtype=torch.float64)
+    first, second = draws.unbind(-1)
+    across = (second - first.square()) / spread
+    for values in (first, across, (first + across) / math.sqrt(2.0)):
+        assert stats.kstest(values.numpy(), "norm").pvalue > LEVEL
+    centred = draws - torch.tensor(target.mean())
+    for values, moment in zip(centred.square().unbind(-1), target.variance(), strict=True):
+        assert abs(values.mean() - moment) < Z * values.std() / math.sqrt(len(values))
+    assert target.second_moment() == pytest.approx(sum(target.variance()) + 1.0)
+    conditional = torch.distributions.Normal(first.square(), spread).log_prob(second)
+    marginal = torch.distributions.Normal(0.0, 1.0).log_prob(first)
+    gap = target(draws) + marginal + conditional  # the constant that an energy leaves out
+    torch.testing.assert_close(gap, gap[:1].expand_as(gap))
 
 
 @pytest.mark.parametrize("dim", [1, 3, 10])

@@ -1,5 +1,6 @@
 """Potentials: energies f(x) = -log density of the targets."""
 
+from .banana import Banana
 from .base import Potential
 from .distribution import DistributionPotential
 from .function import FunctionPotential
@@ -10,6 +11,7 @@ from .non_convex import NonConvex
 from .unconstrained import UnconstrainedPotential
 
 __all__ = [
+    "Banana",
     "DistributionPotential",
     "FunctionPotential",
     "GaussianMixture",
