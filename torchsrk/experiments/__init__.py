@@ -7,7 +7,7 @@ from importlib import import_module
 from .base import Experiment
 
 # Config files name their experiment; a name that is not here is refused, so that no file chooses what is imported.
-NAMES = ("asymptotic", "rates", "stability", "strong_error", "traces", "w2_bias", "wall_time")
+NAMES = ("asymptotic", "rates", "schemes", "stability", "strong_error", "traces", "w2_bias", "wall_time")
 
 
 def experiment_named(name: str) -> Experiment:

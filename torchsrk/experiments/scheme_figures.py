@@ -1,0 +1,114 @@
+"""Figures of many schemes: those without momentum solid, those with it dashed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from . import plots
+from .base import Row
+
+LABELS = {
+    "em": "EM",
+    "srk-ld": "SRK-LD",
+    "srk-id": "SRK-ID",
+    "sra1": "SRA1",
+    "shark": "ShARK",
+    "lm": "LM",
+    "ozaki": "Ozaki",
+    "tamed": "tamed",
+    "mala": "MALA",
+    "cheng": "Cheng",
+    "randomized-midpoint": "rand. midpoint",
+    "baoab": "BAOAB",
+    "obabo": "OBABO",
+    "obabo-2": "OBABO-2",
+    "ubu": "UBU",
+    "quicsort": "QUICSORT",
+    "ghmc": "GHMC",
+}
+_WITH_MOMENTUM = ("cheng", "randomized-midpoint", "baoab", "obabo", "obabo-2", "ubu", "quicsort", "ghmc")
+_MARKERS = "osD^v<>P*X"
+_FLOOR = 1e-4  # errors below are drawn there
+
+
+def _style(scheme: str) -> dict[str, Any]:
+    """A colour and a marker that a scheme has on every panel."""
+    own = [name for name in LABELS if (name in _WITH_MOMENTUM) == (scheme in _WITH_MOMENTUM)]
+    rank = own.index(scheme)
+    return {
+        "color": f"C{rank}",
+        "marker": _MARKERS[rank],
+        "linestyle": "--" if scheme in _WITH_MOMENTUM else "-",
+        "markerfacecolor": "white" if scheme in _WITH_MOMENTUM else f"C{rank}",
+    }
+
+
+def draw_errors(settings: Any, errors: list[Row], file: Any) -> None:
+    """Error of the law at stationarity against what a unit of time costs, a panel for each target."""
+    figure, axes = plots.panels(len(settings.targets), width=5.6, height=4.0)
+    for axis, target in zip(axes, settings.targets, strict=True):
+        for scheme in settings.schemes:
+            own = [row for row in errors if (row["target"], row["scheme"]) == (target.kind, scheme)]
+            shown = [row for row in own if row["stable"]]
+            x = [row["gradients_a_unit"] for row in shown]
+            y = [max(row["second_moment"], _FLOOR) for row in shown]
+            axis.plot(x, y, **_style(scheme), markersize=4, linewidth=1.0, alpha=0.85)
+        noise = [2 * row["noise"] for row in errors if row["target"] == target.kind and row["stable"] and not row["exact"]]
+        if noise and target.kind != "gaussian":
+            middle = sorted(noise)[len(noise) // 2]
+            axis.axhspan(_FLOOR / 2, middle, color="0.92", zorder=0)
+            axis.text(0.01, middle, " noise (2 standard errors)", fontsize=7, transform=axis.get_yaxis_transform())
+        axis.set(xscale="log", yscale="log", title=_title(target))
+        axis.set_ylim(_FLOOR / 1.5, 12.0)
+    for axis in axes[-2:]:
+        axis.set_xlabel("gradients in a unit of time (1/m; with momentum 1/√m)")
+    for axis in axes[::2] if len(axes) > 3 else axes[:1]:
+        axis.set_ylabel("worst relative error of a second moment")
+    _legend(figure, settings.schemes)
+    plots.save(figure, file)
+
+
+def draw_gradients(settings: Any, reached: list[Row], file: Any) -> None:
+    """Gradients to the tolerance, a panel for each target, sorted."""
+    figure, axes = plots.panels(len(settings.targets), width=5.6, height=3.6)
+    for axis, target in zip(axes, settings.targets, strict=True):
+        own = [row for row in reached if row["target"] == target.kind and not math.isnan(row["gradients"])]
+        ranked = sorted(own, key=lambda row: row["gradients"], reverse=True)
+        known = [row["gradients"] for row in ranked if row["gradients"] < math.inf]
+        top = 2.0 * max(known, default=1.0)
+        for place, row in enumerate(ranked):
+            style = {**_style(row["scheme"]), "linestyle": "none"}
+            if row["gradients"] < math.inf:
+                axis.plot(row["gradients"], place, **style, markersize=7)
+                axis.annotate(
+                    f"{row['gradients']:g}", (row["gradients"], place), (7, -3), textcoords="offset points", fontsize=7
+                )
+            else:
+                axis.text(top, place, "not reached", fontsize=7, va="center", ha="right", color="0.4")
+        axis.set_yticks(range(len(ranked)), labels=[LABELS[row["scheme"]] for row in ranked], fontsize=8)
+        axis.set(xscale="log", title=_title(target))
+        axis.set_xlim(0.7 * min(known, default=1.0), 1.3 * top)
+        axis.set_xlabel(f"gradients a chain to {_goal(target)}")
+        axis.grid(axis="x", color="0.9")
+        axis.set_axisbelow(True)
+    plots.save(figure, file)
+
+
+def _legend(figure: Any, schemes: tuple[str, ...]) -> None:
+    from matplotlib.lines import Line2D
+
+    lines = [Line2D([], [], **_style(scheme), markersize=5, label=LABELS[scheme]) for scheme in schemes]
+    figure.legend(handles=lines, loc="outside lower center", ncols=6, fontsize=8, frameon=False)
+
+
+def _goal(target: Any) -> str:
+    return f"W2 ≤ {target.tolerance:g}" if target.kind == "gaussian" else f"{100 * target.tolerance:g} % in second moments"
+
+
+def _title(target: Any) -> str:
+    more = {
+        "gaussian": f", condition number {target.condition:g}",
+        "regression": f", {target.observations} observations",
+    }
+    return f"{target.kind}, d = {target.dim}{more.get(target.kind, '')}"
