@@ -188,7 +188,9 @@ class _Prober:
             seen = self._step(states.flatten(1), normals, times[k])
             told = torch.einsum("mij,rjm->rim", found.step[k], states)
             told = told + torch.einsum("mij,rjm->rim", found.noise[k], normals)
-            if not torch.allclose(seen, told.flatten(1), rtol=_TOLERANCE, atol=_TOLERANCE * (1 + float(told.abs().max()))):
+            if not torch.allclose(
+                seen, told.flatten(1), rtol=_TOLERANCE, atol=_TOLERANCE * (1 + float(told.abs().max()))
+            ):
                 return False
         return True
 

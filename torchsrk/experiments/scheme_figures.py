@@ -54,13 +54,15 @@ def draw_errors(settings: Any, errors: list[Row], file: Any) -> None:
             x = [row["gradients_a_unit"] for row in shown]
             y = [max(row["second_moment"], _FLOOR) for row in shown]
             axis.plot(x, y, **_style(scheme), markersize=4, linewidth=1.0, alpha=0.85)
-        noise = [2 * row["noise"] for row in errors if row["target"] == target.kind and row["stable"] and not row["exact"]]
-        if noise and target.kind != "gaussian":
-            middle = sorted(noise)[len(noise) // 2]
+        noise = [
+            2 * row["noise"] for row in errors if row["target"] == target.kind and row["stable"] and not row["exact"]
+        ]
+        middle = sorted(noise)[len(noise) // 2] if noise else 0.0
+        if middle > _FLOOR and target.kind != "gaussian":
             axis.axhspan(_FLOOR / 2, middle, color="0.92", zorder=0)
-            axis.text(0.01, middle, " noise (2 standard errors)", fontsize=7, transform=axis.get_yaxis_transform())
+            axis.text(0.02, middle / 1.7, "2 standard errors", fontsize=7, transform=axis.get_yaxis_transform())
         axis.set(xscale="log", yscale="log", title=_title(target))
-        axis.set_ylim(_FLOOR / 1.5, 12.0)
+        axis.set_ylim(_FLOOR / 1.5, 3.0)
     for axis in axes[-2:]:
         axis.set_xlabel("gradients in a unit of time (1/m; with momentum 1/√m)")
     for axis in axes[::2] if len(axes) > 3 else axes[:1]:
@@ -87,9 +89,10 @@ def draw_gradients(settings: Any, reached: list[Row], file: Any) -> None:
             else:
                 axis.text(top, place, "not reached", fontsize=7, va="center", ha="right", color="0.4")
         axis.set_yticks(range(len(ranked)), labels=[LABELS[row["scheme"]] for row in ranked], fontsize=8)
-        axis.set(xscale="log", title=_title(target))
+        axis.set(xscale="log", title=_title(target), ylim=(-0.8, len(ranked) - 0.2))
         axis.set_xlim(0.7 * min(known, default=1.0), 1.3 * top)
         axis.set_xlabel(f"gradients a chain to {_goal(target)}")
+        plots.label_round_numbers(axis.xaxis)
         axis.grid(axis="x", color="0.9")
         axis.set_axisbelow(True)
     plots.save(figure, file)
@@ -103,7 +106,9 @@ def _legend(figure: Any, schemes: tuple[str, ...]) -> None:
 
 
 def _goal(target: Any) -> str:
-    return f"W2 ≤ {target.tolerance:g}" if target.kind == "gaussian" else f"{100 * target.tolerance:g} % in second moments"
+    return (
+        f"W2 ≤ {target.tolerance:g}" if target.kind == "gaussian" else f"{100 * target.tolerance:g} % in second moments"
+    )
 
 
 def _title(target: Any) -> str:

@@ -76,7 +76,6 @@ class Chains:
     target: Target
     scheme: Integrator
     friction: float
-    start: float
     context: Context
 
     def linear(self, h: float) -> LinearScheme | None:
@@ -110,7 +109,7 @@ class Chains:
     def exact(self, law: LinearScheme, steps: int) -> Tensor:
         """Of the linear scheme after every step, (steps, 2, groups)."""
         deviation = self.case.curvatures.rsqrt()
-        mean, second = law.trace(self.start * deviation, steps)
+        mean, second = law.trace(self.target.start * deviation, steps)
         return torch.stack((mean / deviation, second / deviation.square()), 1) @ self.case.groups
 
     def _run(self, potential: Potential, h: float, steps: int, every: int, particles: int, seed: int) -> Tensor | None:
@@ -124,7 +123,7 @@ class Chains:
                 kept.append(both.double().cpu() @ self.case.groups)
 
         size = BATCHES * math.ceil(particles / BATCHES)
-        start = self.case.start(self.start).to(self.context.device, self.context.dtype).repeat(size, 1)
+        start = self.case.start(self.target.start).to(self.context.device, self.context.dtype).repeat(size, 1)
         try:
             run_quietly(self, potential, start, h, steps, seed, keep)
         except NonFiniteStateError:

@@ -34,9 +34,13 @@ class Target:
     particles: Annotated[int, Range(100, 10**8)]
     many: Annotated[int, Range(100, 10**8)]
     timed: bool = True
+    start: Annotated[float, Range(0.1, 20.0)] = 3.0  # standard deviations off, along every principal axis
+    time: Annotated[float, Range(3.0, 1000.0)] = 10.0  # that chains are followed; the last third is taken as their law
     observations: Count = 1000  # of the regression
     data_seed: Seed = 0
-    condition: Annotated[float, Range(1.0, 1e6)] = 100.0  # of the Gaussian: curvatures from 1, evenly in their logarithm
+    condition: Annotated[float, Range(1.0, 1e6)] = (
+        100.0  # of the Gaussian: curvatures from 1, evenly in their logarithm
+    )
     spread: Positive = 1.0  # of the banana
 
     def __post_init__(self) -> None:

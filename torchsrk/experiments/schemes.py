@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from statistics import median
 from typing import Annotated, Any, Literal
 
 import torch
@@ -55,15 +54,14 @@ class Settings:
     per_octave: Annotated[int, Range(1, 100)]  # step sizes of particles
     exact_per_octave: Annotated[int, Range(1, 100)]  # step sizes where laws are exact
     smallest: Annotated[float, Range(1e-4, 1.0)]  # step size in units of the stiffest direction: 1/L or 1/√L
-    start: Annotated[float, Range(0.1, 20.0)] = 3.0  # standard deviations off, along every principal axis
     friction: Positive = 1.5  # in units of √m
-    time: Annotated[float, Range(3.0, 1000.0)] = 10.0  # that chains are followed; the last third is taken as their law
-    most_gradients: Annotated[int, Range(100, 10**7)] = 4000  # of a chain of particles
+    most_gradients: Annotated[int, Range(100, 10**7)] = 5000  # of a chain of particles
     # These ask for second derivatives too, whose price grows with the dimension: particles up to this one alone.
     dear: tuple[Scheme, ...] = ("ozaki", "tamed")
     dear_dim: Count = 2
+    dear_gradients: Count = 500  # at most, of a chain of theirs
     chains: Count = 1000  # of the runs that are timed
-    timed_steps: Annotated[int, Range(10, 10**6)] = 200
+    timed_steps: Annotated[int, Range(10, 10**6)] = 1000
     rounds: Annotated[int, Range(1, 1000)] = 5
 
     def __post_init__(self) -> None:
@@ -95,12 +93,13 @@ def plan(settings: Settings) -> list[str]:
 def measure(settings: Settings, unit: str, context: Context) -> Result:
     what, target, name = cases(settings)[unit]
     case, scheme = case_of(target, context), scheme_named(name)
-    chains = Chains(case, target, scheme, settings.friction * math.sqrt(case.softest), settings.start, context)
+    chains = Chains(case, target, scheme, settings.friction * math.sqrt(case.softest), context)
     if what == "seconds":
         return seconds_a_step(settings, chains)
     if is_dear(settings, target, name) and not (case.is_gaussian and chains.linear(_unit_time(chains))):
         return {"skipped": 1}
-    return sweep(settings, chains)
+    most = settings.dear_gradients if name in settings.dear else settings.most_gradients
+    return sweep(settings, chains, most)
 
 
 def _unit_time(chains: Chains, curvature: float | None = None) -> float:
@@ -113,7 +112,7 @@ def has_momentum(scheme: Integrator) -> bool:
     return UnderdampedLangevin in scheme.serves
 
 
-def sweep(settings: Settings, chains: Chains) -> Result:
+def sweep(settings: Settings, chains: Chains, most_gradients: int) -> Result:
     """Columns, an entry for each step size from the largest down, until smaller ones have nothing more to tell."""
     unit, smallest = _unit_time(chains), settings.smallest * _unit_time(chains, chains.case.stiffest)
     is_exact = chains.case.is_gaussian and chains.linear(smallest) is not None
@@ -121,7 +120,7 @@ def sweep(settings: Settings, chains: Chains) -> Result:
     points: list[dict[str, float]] = []
     fewest, h = math.inf, _LARGEST * unit
     while h >= smallest:
-        point = (_exact_point if is_exact else _sampled_point)(settings, chains, h)
+        point = _exact_point(chains, h) if is_exact else _sampled_point(chains, h, most_gradients)
         if point is None:  # more gradients than are to be spent
             break
         points.append({"step_size": h, **point})
@@ -142,7 +141,7 @@ def _nothing(stable: bool) -> dict[str, float]:
     return wrong | {"noise": 0.0, "steps": 0.0, "stable": float(stable), "resolved": 1.0}
 
 
-def _exact_point(settings: Settings, chains: Chains, h: float) -> dict[str, float]:
+def _exact_point(chains: Chains, h: float) -> dict[str, float]:
     """On the Gaussian by the scheme's own matrices."""
     law, deviation = chains.linear(h), chains.case.curvatures.rsqrt()
     assert law is not None
@@ -155,16 +154,16 @@ def _exact_point(settings: Settings, chains: Chains, h: float) -> dict[str, floa
     steps = 0
     if w2 < chains.target.tolerance:
         followed = math.ceil(math.log(_SETTLED) / math.log(max(growth, 1e-3))) + 2
-        trace = law.trace(settings.start * deviation, min(followed, _MOST_STEPS))
+        trace = law.trace(chains.target.start * deviation, min(followed, _MOST_STEPS))
         steps = steps_below(gaussian_w2(*trace, deviation), chains.target.tolerance)
     found = {"error": w2, "second_moment": worst, "mean": 0.0, "w2": w2, "noise": 0.0}
     return found | {"steps": float(steps), "stable": 1.0, "resolved": 1.0}
 
 
-def _sampled_point(settings: Settings, chains: Chains, h: float) -> dict[str, float] | None:
+def _sampled_point(chains: Chains, h: float, most_gradients: int) -> dict[str, float] | None:
     """By particles; None if that would take too many gradients."""
-    steps = math.ceil(settings.time * _unit_time(chains) / h)
-    if steps * chains.scheme.gradients_per_step > settings.most_gradients:
+    steps = math.ceil(chains.target.time * _unit_time(chains) / h)
+    if steps * chains.scheme.gradients_per_step > most_gradients:
         return None
     trace = chains.trace(h, steps, chains.linear(h))
     if trace is None:
@@ -205,7 +204,7 @@ def _distances(chains: Chains, trace: Trace) -> tuple[Tensor, Tensor]:
 
 
 def seconds_a_step(settings: Settings, chains: Chains) -> Result:
-    """Of all chains together: the median over rounds; a run's own start is that of a short run, and taken off."""
+    """Of all chains together, in the quickest of the rounds; a run's own start is that of a short run, and taken off."""
     start = chains.case.start(0.0).to(chains.context.device, chains.context.dtype).repeat(settings.chains, 1)
     run = partial(
         sample,
@@ -220,12 +219,11 @@ def seconds_a_step(settings: Settings, chains: Chains) -> Result:
         warnings.simplefilter("always", RuntimeWarning)
         run(num_steps=1)  # what is compiled, is compiled here
         is_compiled = chains.context.compile and not any("this run is eager" in str(note.message) for note in said)
-        steps = settings.timed_steps if is_compiled else max(2, settings.timed_steps // 20)
-        times = []
-        for _ in range(settings.rounds):
-            short, whole = (_clocked(partial(run, num_steps=count)) for count in (1, steps + 1))
-            times.append((whole - short) / steps)
-    return {"seconds": median(times), "compiled": int(is_compiled)}
+        steps = settings.timed_steps if is_compiled else max(2, settings.timed_steps // 50)
+        short, whole = (
+            min(_clocked(partial(run, num_steps=count)) for _ in range(settings.rounds)) for count in (1, steps + 1)
+        )
+    return {"seconds": max(0.0, whole - short) / steps, "compiled": int(is_compiled)}
 
 
 def _clocked(run: Any) -> float:
@@ -235,7 +233,11 @@ def _clocked(run: Any) -> float:
 
 
 def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
-    errors = [row for target, name in product(settings.targets, settings.schemes) for row in _error_rows(target, name, results)]
+    errors = [
+        row
+        for target, name in product(settings.targets, settings.schemes)
+        for row in _error_rows(target, name, results)
+    ]
     reached = [_reached_row(settings, *pair, results) for pair in product(settings.targets, settings.schemes)]
     overview = [_overview_row(settings, name, reached) for name in settings.schemes]
     return Conclusion(
@@ -286,12 +288,16 @@ def _reached_row(settings: Settings, target: Target, name: str, results: Mapping
             "unstable_from": float(unstable.min()) if len(unstable) else math.inf,
         }
     cost = timed["seconds"] if timed else math.nan
-    return where | empty | {
-        "seconds_a_step": cost,
-        "seconds": empty["steps"] * cost,
-        "compiled": bool(timed["compiled"]) if timed else False,
-        "exact": bool(result.get("exact", 0)),
-    }
+    return (
+        where
+        | empty
+        | {
+            "seconds_a_step": cost,
+            "seconds": empty["steps"] * cost,
+            "compiled": bool(timed["compiled"]) if timed else False,
+            "exact": bool(result.get("exact", 0)),
+        }
+    )
 
 
 def _overview_row(settings: Settings, name: str, reached: list[Row]) -> Row:
@@ -350,7 +356,9 @@ def same_map_finding(errors: list[Row], reached: list[Row]) -> Finding:
         for name in ("sra1", "srk-ld")
     }
     shared = laws["sra1"].keys() & laws["srk-ld"].keys()
-    apart = max((abs(a - b) for a, b in ((laws["sra1"][h], laws["srk-ld"][h]) for h in shared) if a < math.inf), default=0.0)
+    apart = max(
+        (abs(a - b) for a, b in ((laws["sra1"][h], laws["srk-ld"][h]) for h in shared) if a < math.inf), default=0.0
+    )
     first, second = (
         next(row for row in reached if (row["target"], row["scheme"]) == ("gaussian", name))
         for name in ("sra1", "srk-ld")
@@ -380,9 +388,7 @@ def momentum_finding(reached: list[Row]) -> Finding | None:
 
 
 def exact_finding(errors: list[Row], names: set[str]) -> Finding | None:
-    own = [
-        row for row in errors if row["target"] == "gaussian" and row["scheme"] in ("lm", "baoab") and row["stable"]
-    ]
+    own = [row for row in errors if row["target"] == "gaussian" and row["scheme"] in ("lm", "baoab") and row["stable"]]
     if not own:
         return None
     worst = max(row["w2"] for row in own)
@@ -395,14 +401,20 @@ def notes(settings: Settings, reached: list[Row]) -> list[str]:
     lines = []
     for target in settings.targets:
         own = [row for row in reached if row["target"] == target.kind]
-        told = ", ".join(f"{scheme_figures.LABELS[row['scheme']]} {row['gradients']:g}" for row in _ranked(own, target.kind))
+        told = ", ".join(
+            f"{scheme_figures.LABELS[row['scheme']]} {row['gradients']:g}" for row in _ranked(own, target.kind)
+        )
         never = [scheme_figures.LABELS[row["scheme"]] for row in own if row["gradients"] == math.inf]
         left = [scheme_figures.LABELS[row["scheme"]] for row in own if math.isnan(row["gradients"])]
-        line = f"{target.kind}, d = {target.dim}, gradients a chain to {_goal(target)} from {settings.start:g} sd off: {told}"
+        line = f"{target.kind}, d = {target.dim}, gradients a chain to {_goal(target)} from {target.start:g} sd off: {told}"
         line += f"; not reached at any step size: {', '.join(never)}" if never else ""
-        line += f"; left out, as second derivatives in {target.dim} dimensions are dear: {', '.join(left)}" if left else ""
+        line += (
+            f"; left out, as second derivatives in {target.dim} dimensions are dear: {', '.join(left)}" if left else ""
+        )
         lines.append(line)
-        eager = [scheme_figures.LABELS[row["scheme"]] for row in own if row["seconds_a_step"] > 0 and not row["compiled"]]
+        eager = [
+            scheme_figures.LABELS[row["scheme"]] for row in own if row["seconds_a_step"] > 0 and not row["compiled"]
+        ]
         if eager:
             lines.append(f"{target.kind}: timed eagerly, as not compiled: {', '.join(eager)}")
     lines.append(
