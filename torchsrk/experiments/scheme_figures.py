@@ -7,6 +7,7 @@ from typing import Any
 
 from . import plots
 from .base import Row
+from .scheme_targets import Target
 
 LABELS = {
     "em": "EM",
@@ -91,7 +92,7 @@ def draw_gradients(settings: Any, reached: list[Row], file: Any) -> None:
         axis.set_yticks(range(len(ranked)), labels=[LABELS[row["scheme"]] for row in ranked], fontsize=8)
         axis.set(xscale="log", title=_title(target), ylim=(-0.8, len(ranked) - 0.2))
         axis.set_xlim(0.7 * min(known, default=1.0), 1.3 * top)
-        axis.set_xlabel(f"gradients a chain to {_goal(target)}")
+        axis.set_xlabel(f"gradients a chain to {goal(target)}")
         plots.label_round_numbers(axis.xaxis)
         axis.grid(axis="x", color="0.9")
         axis.set_axisbelow(True)
@@ -105,13 +106,13 @@ def _legend(figure: Any, schemes: tuple[str, ...]) -> None:
     figure.legend(handles=lines, loc="outside lower center", ncols=6, fontsize=8, frameon=False)
 
 
-def _goal(target: Any) -> str:
-    return (
-        f"W2 ≤ {target.tolerance:g}" if target.kind == "gaussian" else f"{100 * target.tolerance:g} % in second moments"
-    )
+def goal(target: Target) -> str:
+    if target.kind == "gaussian":
+        return f"W2 ≤ {target.tolerance:g}"
+    return f"{100 * target.tolerance:g} % in second moments"
 
 
-def _title(target: Any) -> str:
+def _title(target: Target) -> str:
     more = {
         "gaussian": f", condition number {target.condition:g}",
         "regression": f", {target.observations} observations",

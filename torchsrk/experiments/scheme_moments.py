@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..brownian.noise import derive_seed
-from ..integrators import Integrator
+from ..integrators import OBABO, Integrator, integrator_named
 from ..potentials import Potential
 from ..sampling import NonFiniteStateError, Run, sample
 from ..sde import Langevin, UnderdampedLangevin
@@ -28,9 +28,18 @@ _KEPT = 150  # points of time at which moments are taken
 _OWN, _LEVEL = 0, 1  # seeds of a pair of chains, and of the many on the Gaussian alone
 
 
+def scheme_named(name: str) -> Integrator:
+    """A scheme by its name here: "obabo-2" is OBABO with two gradients a step."""
+    return OBABO(stages=2) if name == "obabo-2" else integrator_named(name)
+
+
+def has_momentum(scheme: Integrator) -> bool:
+    return UnderdampedLangevin in scheme.serves
+
+
 def sde_of(scheme: Integrator, potential: Potential, friction: float) -> Langevin | UnderdampedLangevin:
     """The diffusion that the scheme is for."""
-    if UnderdampedLangevin in scheme.serves:
+    if has_momentum(scheme):
         return UnderdampedLangevin(potential, friction=friction)
     return Langevin(potential)
 

@@ -18,26 +18,38 @@ from typing import Annotated, Any, Literal
 import torch
 from torch import Tensor
 
-from ..integrators import OBABO, Integrator, integrator_named
 from ..sampling import sample
-from ..sde import UnderdampedLangevin
 from . import scheme_figures
-from .base import Conclusion, Context, Finding, Result, Row
+from .base import Conclusion, Context, Result
 from .config import ConfigError, Count, Positive, Range
 from .laws import steps_below
 from .linear import gaussian_w2
-from .scheme_moments import Chains, Trace, sde_of
+from .scheme_findings import error_rows, findings, notes, overview_row, reached_row
+from .scheme_moments import Chains, Trace, has_momentum, scheme_named, sde_of
 from .scheme_targets import Target, case_of
 
 Scheme = Literal[
-    *("em", "srk-ld", "srk-id", "sra1", "shark", "lm", "ozaki", "tamed", "mala"),
-    *("cheng", "randomized-midpoint", "baoab", "obabo", "obabo-2", "ubu", "quicsort", "ghmc"),
+    "em",
+    "srk-ld",
+    "srk-id",
+    "sra1",
+    "shark",
+    "lm",
+    "ozaki",
+    "tamed",
+    "mala",
+    "cheng",
+    "randomized-midpoint",
+    "baoab",
+    "obabo",
+    "obabo-2",
+    "ubu",
+    "quicsort",
+    "ghmc",
 ]
-_VARIANTS = {"obabo-2": OBABO(stages=2)}
 _LARGEST = 4.0  # step size, in units of the softest direction's time
 _EXPLODED = 10.0  # a relative error of a second moment beyond which there is no law to speak of
 _WORSE = 1.3  # times the fewest gradients: smaller steps need more still
-_FLOOR = 0.2  # of the tolerance: errors of the law below it are followed no further
 _MOST_STEPS = 20_000
 _SETTLED = 1e-7  # what is left of the start after the steps that are followed of a linear scheme
 
@@ -70,11 +82,7 @@ class Settings:
             raise ConfigError(f"targets: each kind once; got {kinds}")
 
 
-def scheme_named(name: str) -> Integrator:
-    return _VARIANTS.get(name) or integrator_named(name)
-
-
-def cases(settings: Settings) -> dict[str, tuple[str, Target, str]]:
+def cases(settings: Settings) -> Mapping[str, tuple[str, Target, str]]:
     """What is measured, on which target and of which scheme, by unit."""
     pairs = list(product(settings.targets, settings.schemes))
     errors = {f"{target.kind}-{scheme}": ("errors", target, scheme) for target, scheme in pairs}
@@ -108,10 +116,6 @@ def _unit_time(chains: Chains, curvature: float | None = None) -> float:
     return 1.0 / math.sqrt(m) if has_momentum(chains.scheme) else 1.0 / m
 
 
-def has_momentum(scheme: Integrator) -> bool:
-    return UnderdampedLangevin in scheme.serves
-
-
 def sweep(settings: Settings, chains: Chains, most_gradients: int) -> Result:
     """Columns, an entry for each step size from the largest down, until smaller ones have nothing more to tell."""
     unit, smallest = _unit_time(chains), settings.smallest * _unit_time(chains, chains.case.stiffest)
@@ -126,8 +130,7 @@ def sweep(settings: Settings, chains: Chains, most_gradients: int) -> Result:
         points.append({"step_size": h, **point})
         steps = point["steps"] or math.inf
         fewest = min(fewest, steps)
-        floor = max(_FLOOR * chains.target.tolerance, 2 * point["noise"])
-        if math.inf > steps > _WORSE * fewest and point["error"] < floor:
+        if math.inf > steps > _WORSE * fewest:
             break
         h *= 2.0 ** (-1.0 / per_octave)
     columns = {key: [point[key] for point in points] for key in points[0]}
@@ -233,192 +236,16 @@ def _clocked(run: Any) -> float:
 
 
 def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
-    errors = [
-        row
-        for target, name in product(settings.targets, settings.schemes)
-        for row in _error_rows(target, name, results)
-    ]
-    reached = [_reached_row(settings, *pair, results) for pair in product(settings.targets, settings.schemes)]
-    overview = [_overview_row(settings, name, reached) for name in settings.schemes]
+    pairs = list(product(settings.targets, settings.schemes))
+    errors = [row for target, name in pairs for row in error_rows(target, name, results)]
+    reached = [reached_row(target, name, results) for target, name in pairs]
+    overview = [overview_row(settings.targets, name, reached) for name in settings.schemes]
     return Conclusion(
         tables={"errors": errors, "reached": reached, "overview": overview},
         figures={
             "errors": partial(scheme_figures.draw_errors, settings, errors),
             "gradients": partial(scheme_figures.draw_gradients, settings, reached),
         },
-        findings=findings(settings, errors, reached),
-        notes=notes(settings, reached),
+        findings=findings(settings.targets, errors, reached),
+        notes=notes(settings.targets, settings.friction, reached),
     )
-
-
-def _error_rows(target: Target, name: str, results: Mapping[str, Result]) -> list[Row]:
-    result, gradients = results[f"{target.kind}-{name}"], scheme_named(name).gradients_per_step
-    if "skipped" in result:
-        return []
-    keys = ("second_moment", "mean", "w2", "noise", "stable", "resolved")
-    return [
-        {
-            "target": target.kind,
-            "scheme": name,
-            "step_size": float(h),
-            "gradients_a_time": gradients / float(h),
-            "gradients_a_unit": gradients * result["unit_time"] / float(h),
-            **{key: float(result[key][k]) for key in keys},
-            "exact": bool(result["exact"]),
-        }
-        for k, h in enumerate(result["step_size"])
-    ]
-
-
-def _reached_row(settings: Settings, target: Target, name: str, results: Mapping[str, Result]) -> Row:
-    """The fewest gradients to the tolerance, with the step size that needs them, and the limit of stability."""
-    result, timed = results[f"{target.kind}-{name}"], results.get(f"seconds-{target.kind}-{name}")
-    scheme = scheme_named(name)
-    where = {"target": target.kind, "scheme": name, "gradients_a_step": scheme.gradients_per_step}
-    empty: Row = dict.fromkeys(("step_size", "steps", "gradients", "stable_to", "unstable_from"), math.nan)
-    if "skipped" not in result:
-        steps = torch.where(result["steps"] > 0, result["steps"], math.inf)
-        best, stable = int(steps.argmin()), result["stable"] > 0
-        unstable = result["step_size"][~stable]
-        empty |= {
-            "step_size": float(result["step_size"][best]) if steps[best] < math.inf else math.nan,
-            "steps": float(steps[best]),
-            "gradients": float(steps[best]) * scheme.gradients_per_step,
-            "stable_to": float(result["step_size"][stable].max()) if bool(stable.any()) else math.nan,
-            "unstable_from": float(unstable.min()) if len(unstable) else math.inf,
-        }
-    cost = timed["seconds"] if timed else math.nan
-    return (
-        where
-        | empty
-        | {
-            "seconds_a_step": cost,
-            "seconds": empty["steps"] * cost,
-            "compiled": bool(timed["compiled"]) if timed else False,
-            "exact": bool(result.get("exact", 0)),
-        }
-    )
-
-
-def _overview_row(settings: Settings, name: str, reached: list[Row]) -> Row:
-    """One line a scheme: gradients, and seconds of all chains, to the tolerance of each target."""
-    own = {row["target"]: row for row in reached if row["scheme"] == name}
-    row: Row = {"scheme": name, "gradients_a_step": scheme_named(name).gradients_per_step}
-    for target in settings.targets:
-        row[f"gradients_{target.kind}"] = own[target.kind]["gradients"]
-        row[f"seconds_{target.kind}"] = own[target.kind]["seconds"]
-    return row
-
-
-def findings(settings: Settings, errors: list[Row], reached: list[Row]) -> list[Finding]:
-    found = [best_finding(target, reached) for target in settings.targets]
-    kinds, names = {target.kind for target in settings.targets}, set(settings.schemes)
-    if "gaussian" in kinds and {"sra1", "srk-ld"} <= names:
-        found.append(same_map_finding(errors, reached))
-    if "gaussian" in kinds:
-        found += [momentum_finding(reached), exact_finding(errors, names)]
-    return [finding for finding in found if finding is not None]
-
-
-def _ranked(reached: list[Row], kind: str) -> list[Row]:
-    own = [row for row in reached if row["target"] == kind and math.isfinite(row["gradients"])]
-    return sorted(own, key=lambda row: row["gradients"])
-
-
-def best_finding(target: Target, reached: list[Row]) -> Finding | None:
-    """Which scheme needs the fewest gradients; that it is not SRK-LD is what is claimed."""
-    ranked = _ranked(reached, target.kind)
-    srk = next((row for row in reached if (row["target"], row["scheme"]) == (target.kind, "srk-ld")), None)
-    if srk is None:
-        return None
-    if not ranked:
-        return Finding(f"{target.kind}: some scheme reaches {_goal(target)}", False)
-    first = ", ".join(f"{scheme_figures.LABELS[row['scheme']]} {row['gradients']:g}" for row in ranked[:3])
-    behind = (
-        f"it needs {srk['gradients']:g}, {srk['gradients'] / ranked[0]['gradients']:.2g} times as many"
-        if math.isfinite(srk["gradients"])
-        else "it does not get there"
-    )
-    text = f"{target.kind}: SRK-LD is not the best to {_goal(target)}: {behind}; fewest gradients have {first}"
-    return Finding(text, ranked[0]["scheme"] != "srk-ld")
-
-
-def _goal(target: Target) -> str:
-    if target.kind == "gaussian":
-        return f"W2 ≤ {target.tolerance:g}"
-    return f"second moments within {100 * target.tolerance:g} %"
-
-
-def same_map_finding(errors: list[Row], reached: list[Row]) -> Finding:
-    """On a linear drift; laws and steps are exact there, so equal means equal."""
-    laws = {
-        name: {row["step_size"]: row["w2"] for row in errors if (row["target"], row["scheme"]) == ("gaussian", name)}
-        for name in ("sra1", "srk-ld")
-    }
-    shared = laws["sra1"].keys() & laws["srk-ld"].keys()
-    apart = max(
-        (abs(a - b) for a, b in ((laws["sra1"][h], laws["srk-ld"][h]) for h in shared) if a < math.inf), default=0.0
-    )
-    first, second = (
-        next(row for row in reached if (row["target"], row["scheme"]) == ("gaussian", name))
-        for name in ("sra1", "srk-ld")
-    )
-    text = (
-        f"on a linear drift SRA1 is SRK-LD for two thirds of the gradients: W2 at stationarity differs by {apart:.1g} at "
-        f"most at {len(shared)} step sizes, and both need {first['steps']:g} steps: {first['gradients']:g} gradients for "
-        f"{second['gradients']:g}"
-    )
-    return Finding(text, bool(shared) and apart < 1e-9 and first["steps"] == second["steps"])
-
-
-def momentum_finding(reached: list[Row]) -> Finding | None:
-    """Where the target is ill-conditioned."""
-    ranked = _ranked(reached, "gaussian")
-    with_it = [row for row in ranked if has_momentum(scheme_named(row["scheme"]))]
-    # A Hessian knows the conditioning: it is no gradient's merit.
-    without = [row for row in ranked if row not in with_it and row["scheme"] != "ozaki"]
-    if not with_it or not without:
-        return None
-    a, b = with_it[0], without[0]
-    text = (
-        f"on the ill-conditioned Gaussian momentum wins: {scheme_figures.LABELS[a['scheme']]} needs {a['gradients']:g} "
-        f"gradients, the best without momentum or Hessian ({scheme_figures.LABELS[b['scheme']]}) {b['gradients']:g}"
-    )
-    return Finding(text, a["gradients"] < b["gradients"])
-
-
-def exact_finding(errors: list[Row], names: set[str]) -> Finding | None:
-    own = [row for row in errors if row["target"] == "gaussian" and row["scheme"] in ("lm", "baoab") and row["stable"]]
-    if not own:
-        return None
-    worst = max(row["w2"] for row in own)
-    text = f"LM and BAOAB have no error on a Gaussian at any stable step size: W2 {worst:.1g} at most at {len(own)}"
-    return Finding(text, worst < 1e-6)
-
-
-def notes(settings: Settings, reached: list[Row]) -> list[str]:
-    """Every scheme on every target, in words short enough to read; and what was left out."""
-    lines = []
-    for target in settings.targets:
-        own = [row for row in reached if row["target"] == target.kind]
-        told = ", ".join(
-            f"{scheme_figures.LABELS[row['scheme']]} {row['gradients']:g}" for row in _ranked(own, target.kind)
-        )
-        never = [scheme_figures.LABELS[row["scheme"]] for row in own if row["gradients"] == math.inf]
-        left = [scheme_figures.LABELS[row["scheme"]] for row in own if math.isnan(row["gradients"])]
-        line = f"{target.kind}, d = {target.dim}, gradients a chain to {_goal(target)} from {target.start:g} sd off: {told}"
-        line += f"; not reached at any step size: {', '.join(never)}" if never else ""
-        line += (
-            f"; left out, as second derivatives in {target.dim} dimensions are dear: {', '.join(left)}" if left else ""
-        )
-        lines.append(line)
-        eager = [
-            scheme_figures.LABELS[row["scheme"]] for row in own if row["seconds_a_step"] > 0 and not row["compiled"]
-        ]
-        if eager:
-            lines.append(f"{target.kind}: timed eagerly, as not compiled: {', '.join(eager)}")
-    lines.append(
-        f"friction is {settings.friction:g}·√(least curvature), one choice for all; gradients of Ozaki and tamed leave out "
-        "their second derivatives, and those of MALA and GHMC their energies"
-    )
-    return lines
