@@ -207,7 +207,7 @@ def _distances(chains: Chains, trace: Trace) -> tuple[Tensor, Tensor]:
 
 
 def seconds_a_step(settings: Settings, chains: Chains) -> Result:
-    """Of all chains together, in the quickest of the rounds; a run's own start is that of a short run, and taken off."""
+    """Of all chains together, in the quickest of the rounds, less what a run of one step takes for its start."""
     start = chains.case.start(0.0).to(chains.context.device, chains.context.dtype).repeat(settings.chains, 1)
     run = partial(
         sample,
