@@ -62,6 +62,8 @@ def draw_errors(settings: Any, errors: list[Row], file: Any) -> None:
         if middle > _FLOOR and target.kind != "gaussian":
             axis.axhspan(_FLOOR / 2, middle, color="0.92", zorder=0)
             axis.text(0.02, middle / 1.7, "2 standard errors", fontsize=7, transform=axis.get_yaxis_transform())
+        if target.kind == "gaussian":
+            axis.text(0.98, 1.3 * _FLOOR, "no error", fontsize=7, ha="right", transform=axis.get_yaxis_transform())
         axis.set(xscale="log", yscale="log", title=_title(target))
         axis.set_ylim(_FLOOR / 1.5, 3.0)
     for axis in axes[-2:]:

@@ -35,31 +35,39 @@ def error_rows(target: Target, name: str, results: Mapping[str, Result]) -> list
 def reached_row(target: Target, name: str, results: Mapping[str, Result]) -> Row:
     """The fewest gradients to the tolerance, with the step size that needs them, and the limit of stability."""
     result, timed = results[f"{target.kind}-{name}"], results.get(f"seconds-{target.kind}-{name}")
-    scheme = scheme_named(name)
-    where = {"target": target.kind, "scheme": name, "gradients_a_step": scheme.gradients_per_step}
-    empty: Row = dict.fromkeys(("step_size", "steps", "gradients", "stable_to", "unstable_from"), math.nan)
-    if "skipped" not in result:
-        steps = torch.where(result["steps"] > 0, result["steps"], math.inf)
-        best, stable = int(steps.argmin()), result["stable"] > 0
-        unstable = result["step_size"][~stable]
-        empty |= {
-            "step_size": float(result["step_size"][best]) if steps[best] < math.inf else math.nan,
-            "steps": float(steps[best]),
-            "gradients": float(steps[best]) * scheme.gradients_per_step,
-            "stable_to": float(result["step_size"][stable].max()) if bool(stable.any()) else math.nan,
-            "unstable_from": float(unstable.min()) if len(unstable) else math.inf,
-        }
+    gradients = scheme_named(name).gradients_per_step
+    found = _skipped() if "skipped" in result else _best(result)
     cost = timed["seconds"] if timed else math.nan
-    return (
-        where
-        | empty
-        | {
-            "seconds_a_step": cost,
-            "seconds": empty["steps"] * cost,
-            "compiled": bool(timed["compiled"]) if timed else False,
-            "exact": bool(result.get("exact", 0)),
-        }
-    )
+    return {
+        "target": target.kind,
+        "scheme": name,
+        "gradients_a_step": gradients,
+        **found,
+        "gradients": found["steps"] * gradients,
+        "seconds_a_step": cost,
+        "seconds": found["steps"] * cost,
+        "compiled": bool(timed["compiled"]) if timed else False,
+    }
+
+
+def _skipped() -> Row:
+    nothing: Row = dict.fromkeys(("step_size", "steps", "stable_to", "unstable_from"), math.nan)
+    return nothing | {"resolved": False, "exact": False}
+
+
+def _best(result: Result) -> Row:
+    """Of a sweep; infinitely many steps where the tolerance was not reached."""
+    sizes, stable = result["step_size"], result["stable"] > 0
+    steps = torch.where(result["steps"] > 0, result["steps"], math.inf)
+    best, unstable = int(steps.argmin()), sizes[~stable]
+    return {
+        "step_size": float(sizes[best]) if steps[best] < math.inf else math.nan,
+        "steps": float(steps[best]),
+        "stable_to": float(sizes[stable].max()) if bool(stable.any()) else math.nan,
+        "unstable_from": float(unstable.min()) if len(unstable) else math.inf,
+        "resolved": bool(result["resolved"].all()),
+        "exact": bool(result["exact"]),
+    }
 
 
 def overview_row(targets: Sequence[Target], name: str, reached: list[Row]) -> Row:
@@ -92,13 +100,13 @@ def best_finding(target: Target, reached: list[Row]) -> Finding | None:
         return None
     if not ranked:
         return Finding(f"{target.kind}: some scheme reaches {goal(target)}", False)
-    first = ", ".join(f"{LABELS[row['scheme']]} {row['gradients']:g}" for row in ranked[:3])
     behind = (
         f"it needs {srk['gradients']:g}, {srk['gradients'] / ranked[0]['gradients']:.2g} times as many"
         if math.isfinite(srk["gradients"])
         else "it does not get there"
     )
-    text = f"{target.kind}: SRK-LD is not the best to {goal(target)}: {behind}; fewest gradients have {first}"
+    fewest = f"fewest gradients have {_counts(ranked[:3])}"
+    text = f"{target.kind}: SRK-LD is not the best way to {goal(target)}: {behind}; {fewest}"
     return Finding(text, ranked[0]["scheme"] != "srk-ld")
 
 
@@ -125,10 +133,7 @@ def same_map_finding(errors: list[Row], reached: list[Row]) -> Finding | None:
 
 def momentum_finding(reached: list[Row]) -> Finding | None:
     """Where the target is ill-conditioned."""
-    ranked = _ranked(reached, "gaussian")
-    with_it = [row for row in ranked if has_momentum(scheme_named(row["scheme"]))]
-    # A Hessian knows the conditioning: it is no gradient's merit.
-    without = [row for row in ranked if row not in with_it and row["scheme"] != "ozaki"]
+    with_it, without = _by_momentum(_ranked(reached, "gaussian"))
     if not with_it or not without:
         return None
     a, b = with_it[0], without[0]
@@ -150,24 +155,49 @@ def exact_finding(errors: list[Row]) -> Finding | None:
 
 def notes(targets: Sequence[Target], friction: float, reached: list[Row]) -> list[str]:
     """Every scheme on every target, in words short enough to read; and what was left out."""
-    lines = []
-    for target in targets:
-        own = [row for row in reached if row["target"] == target.kind]
-        told = ", ".join(f"{LABELS[row['scheme']]} {row['gradients']:g}" for row in _ranked(own, target.kind))
-        never = [LABELS[row["scheme"]] for row in own if row["gradients"] == math.inf]
-        left = [LABELS[row["scheme"]] for row in own if math.isnan(row["gradients"])]
-        line = f"{target.kind}, d = {target.dim}, gradients a chain to {goal(target)} from {target.start:g} sd off: "
-        line += told
-        line += f"; not reached at any step size: {', '.join(never)}" if never else ""
-        line += (
-            f"; left out, as second derivatives in {target.dim} dimensions are dear: {', '.join(left)}" if left else ""
-        )
-        lines.append(line)
-        eager = [LABELS[row["scheme"]] for row in own if row["seconds_a_step"] > 0 and not row["compiled"]]
-        if eager:
-            lines.append(f"{target.kind}: timed eagerly, as not compiled: {', '.join(eager)}")
-    lines.append(
+    lines = [line for target in targets for line in _notes_on(target, reached)]
+    return [
+        *lines,
         f"friction is {friction:g}·√(least curvature), one choice for all; gradients of Ozaki and tamed leave "
-        "out their second derivatives, and those of MALA and GHMC their energies"
+        "out their second derivatives, and those of MALA and GHMC their energies",
+    ]
+
+
+def _notes_on(target: Target, reached: list[Row]) -> list[str]:
+    own, ranked = [row for row in reached if row["target"] == target.kind], _ranked(reached, target.kind)
+    never = [row for row in own if row["gradients"] == math.inf]
+    told = "; ".join(
+        f"{words}: {shown}"
+        for words, shown in (
+            (f"gradients a chain to {goal(target)} from {target.start:g} sd off", _counts(ranked)),
+            ("not reached at any step size", _names([row for row in never if row["resolved"]])),
+            ("not reached at those that noise lets tell", _names([row for row in never if not row["resolved"]])),
+            (
+                f"left out, as second derivatives in {target.dim} dimensions are dear",
+                _names([row for row in own if math.isnan(row["gradients"])]),
+            ),
+        )
+        if shown
     )
-    return lines
+    lines = [f"{target.kind}, d = {target.dim}, {told}"]
+    with_it, without = _by_momentum(ranked)
+    if target.kind != "gaussian" and with_it and without:
+        lines.append(
+            f"{target.kind}: best with momentum {_counts(with_it[:1])}, without {_counts(without[:1])} gradients"
+        )
+    eager = _names([row for row in own if row["seconds_a_step"] > 0 and not row["compiled"]])
+    return [*lines, f"{target.kind}: timed eagerly, as not compiled: {eager}"] if eager else lines
+
+
+def _names(rows: Sequence[Row]) -> str:
+    return ", ".join(LABELS[row["scheme"]] for row in rows)
+
+
+def _counts(rows: Sequence[Row]) -> str:
+    return ", ".join(f"{LABELS[row['scheme']]} {row['gradients']:g}" for row in rows)
+
+
+def _by_momentum(ranked: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """With it, and without it or a Hessian: that knows the conditioning, which is no gradient's merit."""
+    with_it = [row for row in ranked if has_momentum(scheme_named(row["scheme"]))]
+    return with_it, [row for row in ranked if row not in with_it and row["scheme"] != "ozaki"]
