@@ -191,8 +191,8 @@ def _sampled_point(chains: Chains, h: float, most_gradients: int) -> dict[str, f
 def _distances(chains: Chains, trace: Trace) -> tuple[Tensor, Tensor]:
     """What is to fall below the tolerance, at every point of time, less what noise adds; and the noise.
 
-    Second moments: the worst error less two standard errors; a chain that is narrow and off has them right, so variances
-    and squares of means count on their own too. W2: as of Gaussians with these moments, which no other law
+    Second moments: the worst error less two standard errors. A chain that is narrow and off may have them right, so
+    variances and squares of means count on their own too. W2: as of Gaussians with these moments, which no other law
     of these moments is nearer than, less the expectation of what noise adds to its square.
     """
     values, errors = trace.values()
