@@ -25,7 +25,8 @@ class Target:
     """A target, what is to be reached there, and with how many particles it is told.
 
     ``tolerance`` is of W2 on the Gaussian, whose laws are known; elsewhere of the worst relative error of a second
-    moment about the true mean, its two parts (variance, squared error of the mean) included. ``particles`` make pairs with a chain on a Gaussian of known law; where there is none, ``many`` are taken.
+    moment about the true mean, its two parts (variance, squared error of the mean) included. ``particles`` make pairs
+    with a chain on a Gaussian of known law; where there is none, ``many`` are taken.
     """
 
     kind: Literal["mixture", "regression", "gaussian", "banana"]
