@@ -98,8 +98,8 @@ class Chains:
         every = math.ceil(steps / _KEPT)
         steps = every * math.ceil(steps / every)
         times = torch.arange(every, steps + 1, every)
-        has_law = law is None or law.growth() < 1.0
-        if self.case.companion is None or not has_law:
+        is_helped = self.case.is_dear if law is None else law.growth() < 1.0
+        if self.case.companion is None or not is_helped:
             own = self._run(self.case.potential, h, steps, every, self.target.many, _OWN)
             return None if own is None else Trace(times, own)
         pair = [

@@ -79,6 +79,7 @@ class Case:
             variances along them: all in double precision.
         groups: (dim, groups), averages over axes that are alike by symmetry.
         companion: the Gaussian of the same moments, which chains are coupled with; None where that would not help.
+        is_dear: the target's gradient costs far more than the companion's.
         is_gaussian: the target is its axes' Gaussian.
     """
 
@@ -88,6 +89,7 @@ class Case:
     curvatures: Tensor
     groups: Tensor
     companion: Quadratic | None = None
+    is_dear: bool = False
     is_gaussian: bool = False
 
     @property
@@ -148,14 +150,21 @@ def _regression(target: Target, context: Context) -> Case:
     mean, covariance, _ = regression_moments(target, context.seed)
     values, axes = torch.linalg.eigh(covariance)
     identity = torch.eye(target.dim, dtype=torch.float64)
-    return _with_companion(potential, mean, _signed(axes), 1.0 / values, identity, context)
+    return _with_companion(potential, mean, _signed(axes), 1.0 / values, identity, context, is_dear=True)
 
 
 def _with_companion(
-    potential: Potential, mean: Tensor, axes: Tensor, curvatures: Tensor, groups: Tensor, context: Context
+    potential: Potential,
+    mean: Tensor,
+    axes: Tensor,
+    curvatures: Tensor,
+    groups: Tensor,
+    context: Context,
+    *,
+    is_dear: bool = False,
 ) -> Case:
     companion = Quadratic(mean, (axes * curvatures) @ axes.mT).to(context.device, context.dtype)
-    return Case(potential, mean, axes, curvatures, groups, companion)
+    return Case(potential, mean, axes, curvatures, groups, companion, is_dear)
 
 
 def _signed(axes: Tensor) -> Tensor:

@@ -130,7 +130,8 @@ def sweep(settings: Settings, chains: Chains, most_gradients: int) -> Result:
         points.append({"step_size": h, **point})
         steps = point["steps"] or math.inf
         fewest = min(fewest, steps)
-        if math.inf > steps > _WORSE * fewest:
+        is_hidden = not point["resolved"] and point["error"] < chains.target.tolerance
+        if math.inf > steps > _WORSE * fewest or is_hidden:
             break
         h *= 2.0 ** (-1.0 / per_octave)
     columns = {key: [point[key] for point in points] for key in points[0]}
