@@ -24,6 +24,7 @@ from .linear import LinearScheme, probe
 from .scheme_targets import Case, Target
 
 BATCHES = 50  # of particles, whose scatter tells the noise
+_LONG = 50  # steps from which on compiling a dear gradient pays
 _KEPT = 150  # points of time at which moments are taken
 _OWN, _LEVEL = 0, 1  # seeds of a pair of chains, and of the many on the Gaussian alone
 
@@ -144,7 +145,10 @@ class Chains:
 def run_quietly(
     chains: Chains, potential: Potential, start: Tensor, h: float, steps: int, seed: int, *callbacks: object
 ) -> Run:
-    """Compiled if that pays, and if it can be: an eager run gives the same numbers."""
+    """Compiled if that pays, and if it can be: an eager run gives the same numbers, to rounding."""
+    # "auto" goes by the size of the state, and does not see that a gradient reads a thousand observations.
+    is_long = chains.case.is_dear and potential is chains.case.potential and steps > _LONG
+    compile = chains.context.compile and (is_long or "auto")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return sample(
@@ -155,5 +159,5 @@ def run_quietly(
             num_steps=steps,
             seed=derive_seed(chains.context.seed, seed),
             callbacks=callbacks,  # type: ignore[arg-type]
-            compile="auto" if chains.context.compile else False,
+            compile=compile,
         )
