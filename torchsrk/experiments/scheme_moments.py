@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -101,7 +102,10 @@ class Chains:
         times = torch.arange(every, steps + 1, every)
         is_helped = self.case.is_dear if law is None else law.growth() < 1.0
         if self.case.companion is None or not is_helped:
-            own = self._run(self.case.potential, h, steps, every, self.target.many, _OWN)
+            # Few are enough to see that a step is too long for a Gaussian, and for this.
+            is_known = self.case.companion is not None and law is not None
+            count = self.target.particles if is_known else self.target.many
+            own = self._run(self.case.potential, h, steps, every, count, _OWN)
             return None if own is None else Trace(times, own)
         pair = [
             self._run(potential, h, steps, every, self.target.particles, _OWN)
@@ -148,7 +152,7 @@ def run_quietly(
     """Compiled if that pays, and if it can be: an eager run gives the same numbers, to rounding."""
     # "auto" goes by the size of the state, and does not see that a gradient reads a thousand observations.
     is_long = chains.case.is_dear and potential is chains.case.potential and steps > _LONG
-    compile = chains.context.compile and (is_long or "auto")
+    compile: bool | Literal["auto"] = chains.context.compile and (is_long or "auto")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return sample(
