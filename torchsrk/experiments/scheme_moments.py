@@ -25,6 +25,7 @@ from .linear import LinearScheme, probe
 from .scheme_targets import Case, Target
 
 BATCHES = 50  # of particles, whose scatter tells the noise
+_MORE = 10  # times as many pairs of chains that reject, as these come apart
 _LONG = 50  # steps from which on compiling a dear gradient pays
 _KEPT = 150  # points of time at which moments are taken
 _OWN, _LEVEL = 0, 1  # seeds of a pair of chains, and of the many on the Gaussian alone
@@ -107,8 +108,9 @@ class Chains:
             count = self.target.particles if is_known else self.target.many
             own = self._run(self.case.potential, h, steps, every, count, _OWN)
             return None if own is None else Trace(times, own)
+        count = self.target.particles * (1 if law is not None else _MORE)
         pair = [
-            self._run(potential, h, steps, every, self.target.particles, _OWN)
+            self._run(potential, h, steps, every, count, _OWN)
             for potential in (self.case.potential, self.case.companion)
         ]
         if pair[0] is None or pair[1] is None:

@@ -48,7 +48,7 @@ Scheme = Literal[
     "ghmc",
 ]
 _LARGEST = 4.0  # step size, in units of the softest direction's time
-_EXPLODED = 10.0  # a relative error of a second moment beyond which there is no law to speak of
+_EXPLODED = 100.0  # a relative error of a second moment beyond which there is no law to speak of
 _WORSE = 1.3  # times the fewest gradients: smaller steps need more still
 _MOST_STEPS = 20_000
 _SETTLED = 1e-7  # what is left of the start after the steps that are followed of a linear scheme
