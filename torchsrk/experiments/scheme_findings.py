@@ -172,7 +172,7 @@ def _notes_on(target: Target, reached: list[Row]) -> list[str]:
         f"{words}: {shown}"
         for words, shown in (
             (f"gradients a chain to {goal(target)} from {target.start:g} sd off", _counts(ranked)),
-            ("not reached at any step size", _names([row for row in never if row["resolved"]])),
+            ("not reached at any step size that was followed", _names([row for row in never if row["resolved"]])),
             ("not reached at those that noise lets tell", _names([row for row in never if not row["resolved"]])),
             (
                 f"left out, as second derivatives in {target.dim} dimensions are dear",
