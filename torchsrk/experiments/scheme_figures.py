@@ -90,7 +90,8 @@ def draw_gradients(settings: Any, reached: list[Row], file: Any) -> None:
                     f"{row['gradients']:g}", (row["gradients"], place), (7, -3), textcoords="offset points", fontsize=7
                 )
             else:
-                axis.text(top, place, "not reached", fontsize=7, va="center", ha="right", color="0.4")
+                words = "not reached" if row["resolved"] else "hidden by noise"
+                axis.text(top, place, words, fontsize=7, va="center", ha="right", color="0.4")
         axis.set_yticks(range(len(ranked)), labels=[LABELS[row["scheme"]] for row in ranked], fontsize=8)
         axis.set(xscale="log", title=_title(target), ylim=(-0.8, len(ranked) - 0.2))
         axis.set_xlim(0.7 * min(known, default=1.0), 1.3 * top)
