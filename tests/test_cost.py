@@ -37,8 +37,8 @@ sde = Langevin(GaussianMixture(torch.full((100,), 0.05)))
 options = dict(integrator="srk-ld", step_size=0.1, seed=0, compile=sys.argv[1] == "compiled")
 sample(sde, torch.zeros(2000, 100), num_steps=1, **options)
 before = peak()
-x0 = torch.zeros(250_000, 100)
-sample(sde, x0, num_steps=17, **options)
+x0 = torch.zeros(500_000, 100)
+sample(sde, x0, num_steps=20, **options)
 print((peak() - before) * 2**20 / (x0.numel() * x0.element_size()))
 """
 

@@ -35,7 +35,8 @@ class Term:
 def plus(x: Tensor, *terms: Term) -> Tensor:
     """x + Σ terms, a new tensor: the only one that is made, where each + would make another."""
     first, *others = terms
-    return add_(torch.add(x, first.tensor, alpha=first.factor), *others)
+    total = torch.add(x, first.tensor, alpha=first.factor)
+    return add_(total, *others) if others else total
 
 
 def add_(total: Tensor, *terms: Term) -> Tensor:
