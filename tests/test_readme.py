@@ -1,5 +1,6 @@
 """Every snippet of the README runs, and the first comes early."""
 
+import math
 import re
 from pathlib import Path
 
@@ -25,13 +26,17 @@ def test_first_snippet_stands_before_line_35():
 
 
 def test_the_scheme_table_is_what_the_schemes_declare():
-    from torchsrk import SRKID, SRKLD, EulerMaruyama
+    from torchsrk import Integrator, integrators
 
-    for scheme in (EulerMaruyama, SRKLD, SRKID):
-        row = next(line for line in README.splitlines() if line.startswith(f"| `{scheme.__name__}`"))
-        assert f'"{scheme.name}"' in row
-        assert f"{scheme.strong_order:g}" in row
-        assert f"| {scheme.gradients_per_step} |" in row
+    exported = [getattr(integrators, name) for name in integrators.__all__]
+    for cls in (cls for cls in exported if isinstance(cls, type) and cls is not Integrator):
+        scheme = cls()
+        row = next(line for line in README.splitlines() if line.startswith(f'| `{cls.__name__}`, "{scheme.name}" |'))
+        _, _, gradients, orders, *_ = (cell.strip() for cell in row.strip("| ").split("|"))
+        path = "none" if scheme.strong_order is None else f"{scheme.strong_order:g}"
+        law = "exact" if scheme.law_order == math.inf else f"{scheme.law_order:g}"
+        assert re.match(rf"{scheme.gradients_per_step}\b", gradients), row
+        assert re.fullmatch(rf"{re.escape(path)}( \(additive 1\))?, {law}", orders), row
 
 
 @pytest.mark.parametrize("name", ["README.md", "REPRODUCTION.md"])
