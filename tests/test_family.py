@@ -12,6 +12,7 @@ from torchsrk import Langevin, UnderdampedLangevin, integrate, integrators, samp
 from torchsrk.brownian import BrownianPath, FreshNoise, Increment, start_normals
 from torchsrk.distributions import DiffusionDistribution
 from torchsrk.integrators import OBABO, UBU, Integrator, LeimkuhlerMatthews
+from torchsrk.potentials import FunctionPotential
 
 EXPORTED = [getattr(integrators, name) for name in integrators.__all__]
 SCHEMES = [cls() for cls in EXPORTED if isinstance(cls, type) and issubclass(cls, Integrator) and cls is not Integrator]
@@ -156,6 +157,16 @@ def test_a_state_that_is_not_this_schemes_is_refused():
     broken[0, 0] = torch.nan
     with pytest.raises(ValueError, match="state has 1 entries that are infinite or NaN"):
         sample(sde, run.final, state=broken, integrator="obabo", **options)
+
+
+@pytest.mark.parametrize("scheme", ["mala", "baoab", "ghmc"])
+def test_a_start_without_an_energy_is_refused(scheme):
+    target, x0 = FunctionPotential(lambda x: x.square().sum(-1).exp()), start(5)
+    scheme = integrators.integrator_named(scheme)
+    sde = Langevin(target) if scheme.is_for(Langevin(target)) else UnderdampedLangevin(target, friction=1.0)
+    x0[2] = 30.0
+    with pytest.raises(ValueError, match="a gradient of 1 of its particles is infinite or NaN"):
+        sample(sde, x0, integrator=scheme, num_steps=2, **OPTIONS)
 
 
 def test_steps_of_one_length_where_a_state_stands_on_them():

@@ -41,7 +41,8 @@ class NonFiniteStateError(RuntimeError):
     Attributes:
         step: the first step at which it was seen.
         count: how many particles.
-        last_finite: the last state known to be finite, and ``last_finite_step`` its step.
+        last_finite: the last state known to be finite, and ``last_finite_step`` its step; ``sample(state=...)`` takes
+            it.
     """
 
     def __init__(self, step: int, state: Tensor, last_finite: Tensor, last_finite_step: int) -> None:
@@ -200,7 +201,14 @@ class _Chain:
             with torch.no_grad():
                 return self.scheme.init(self.sde, first_step * self.step_size, x, self.step_size, normals)
 
-        return blocks.map(begin, x0.detach())
+        state = blocks.map(begin, x0.detach())
+        if not _is_finite(state):
+            bad = int((~state.isfinite()).any(-1).sum())
+            raise ValueError(
+                f"{self.scheme} can't start from x0: an energy or a gradient of {bad} of its particles is infinite or "
+                "NaN. Start them where the density is finite"
+            )
+        return state
 
     def given(self, state: Tensor, x0: Tensor) -> Tensor:
         """A copy of the state of an earlier run, if this scheme can go on from it."""
