@@ -42,9 +42,8 @@ class SRKLD(Integrator):
         assert H is not None
         noise = sde.noise_at(t, x)
         base = plus(x, noise(H))
-        second = plus(base, _MINUS * noise(W))
+        second = add_(plus(base, _MINUS * noise(W)), h * sde.drift_at(t, x))
         first = add_(base, _PLUS * noise(W))
         moved = plus_noise(sde, t, x, noise, increment)
-        add_(second, h * sde.drift_at(t, x))
         add_(moved, 0.5 * h * sde.drift_at(t, first))
         return add_(moved, 0.5 * h * sde.drift_at(t + h, second))
