@@ -9,7 +9,7 @@ import torch
 
 from tests.problems import mixture
 from torchsrk import Langevin, UnderdampedLangevin, integrate, integrators, sample
-from torchsrk.brownian import BrownianPath, FreshNoise, Increment, start_normals
+from torchsrk.brownian import BrownianPath, FreshNoise, Increment, Needs, start_normals
 from torchsrk.distributions import DiffusionDistribution
 from torchsrk.integrators import OBABO, UBU, Integrator, LeimkuhlerMatthews
 from torchsrk.potentials import FunctionPotential
@@ -157,6 +157,22 @@ def test_a_state_that_is_not_this_schemes_is_refused():
     broken[0, 0] = torch.nan
     with pytest.raises(ValueError, match="state has 1 entries that are infinite or NaN"):
         sample(sde, run.final, state=broken, integrator="obabo", **options)
+
+
+class OnlyNoise(Integrator):
+    """X' = X/2 + W on even calls and W itself, a view of the increment, on odd ones."""
+
+    noise_types, needs, gradients_per_step = ("additive",), Needs.INCREMENT, 0
+
+    def step(self, sde, t, x, increment):
+        return increment.W[:] if round(t / increment.dt) % 2 else 0.5 * x + increment.W
+
+
+def test_a_state_that_is_a_view_of_the_noise_is_not_drawn_over():
+    noise = FreshNoise(7, (6, DIM), dtype=torch.float32, device=torch.device("cpu"))
+    W = [noise.increment(step, 0.0, 0.2, Needs.INCREMENT).W for step in range(3)]
+    run = sample(problem(OnlyNoise()), start(6), integrator=OnlyNoise(), num_steps=3, **OPTIONS)
+    assert torch.equal(run.final, 0.5 * W[1] + W[2])
 
 
 @pytest.mark.parametrize("scheme", ["mala", "baoab", "ghmc"])

@@ -253,7 +253,7 @@ class _Chain:
         with torch.no_grad():  # a thread of the pool has a grad mode of its own
             for step in range(first, last):
                 t = step * self.step_size
-                x = self.scheme.step(self.sde, t, x, noise.increment(step, t, self.step_size, needs))
+                x = noise.apart(self.scheme.step(self.sde, t, x, noise.increment(step, t, self.step_size, needs)))
         return x
 
     def advance_blocks(self, blocks: Blocks, source: Tensor, out: Tensor, first: int, last: int) -> None:

@@ -63,6 +63,12 @@ class FreshNoise:
         normals = StepNormals(self.seed, step, self.first_particle)
         return self.levy_area.sample(W.view(self._rows, -1), dt, normals).view(*W.shape, W.shape[-1])
 
+    def apart(self, x: Tensor) -> Tensor:
+        """x, or a copy of it if it lies in memory that the next increment is drawn into."""
+        start = x.untyped_storage().data_ptr()
+        is_noise = any(start == drawn.untyped_storage().data_ptr() for drawn in self._memory.values())
+        return x.clone() if is_noise else x
+
     def _normals(self, draw: Draw, step: int) -> Tensor:
         out = self._memory.get(draw.part)
         if out is None:
