@@ -85,15 +85,17 @@ def test_srk_id_makes_nothing_of_size_d_m_m(noise_type, sigma, most):
 
 
 IMPORT = """
-import time, torch
-start = time.perf_counter()
+import time
+start = time.process_time()
+import torch
+between = time.process_time()
 import torchsrk
-print(time.perf_counter() - start)
+print((time.process_time() - between) / (between - start))
 """
 
 
 def test_import_is_quick():
-    """The best of a few: the machine may be busy."""
+    """A small share of torch's own import: both are slower on a busy machine, their ratio is not. The best of a few."""
     command = [sys.executable, "-c", IMPORT]
-    seconds = [float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(3)]
-    assert min(seconds) < 0.2
+    shares = [float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(3)]
+    assert min(shares) < 0.25
