@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from torchsrk import SDE, ItoDiffusion, Langevin
 from torchsrk.potentials import (
+    AffinePotential,
     Banana,
     DistributionPotential,
     FunctionPotential,
@@ -30,6 +31,7 @@ def potentials(dtype: torch.dtype = torch.float64) -> dict[str, tuple[Potential,
     normal = torch.distributions.MultivariateNormal(torch.ones(3, dtype=dtype), torch.eye(3, dtype=dtype) * 2.0)
     return {
         "mixture": (mixture(5, dtype), 5),
+        "affine": (AffinePotential(mixture(3, dtype), torch.ones(3, dtype=dtype), lower_triangle(3, dtype)), 3),
         "regression": (LogisticRegression.synthetic(50, 4, seed=1, dtype=dtype), 4),
         "banana": (Banana(spread=0.7), 2),
         "non-convex": (NonConvex(beta=2.0, gamma=0.7, dim=3), 3),
@@ -37,6 +39,12 @@ def potentials(dtype: torch.dtype = torch.float64) -> dict[str, tuple[Potential,
         "distribution": (DistributionPotential(normal), 3),
         "unconstrained": (UnconstrainedPotential(lambda x: (2 * x.log() - x).sum(-1), (2,), positive), 2),
     }
+
+
+def lower_triangle(dim: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """A well-conditioned one."""
+    entries = torch.linspace(-0.5, 0.5, dim * dim, dtype=dtype).reshape(dim, dim)
+    return entries.tril(-1) + torch.diag(torch.linspace(0.5, 2.0, dim, dtype=dtype))
 
 
 def minibatch(batch_size: int = 5, seed: int = 3) -> MinibatchPotential:

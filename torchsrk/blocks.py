@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
 
 import torch
@@ -86,11 +86,16 @@ class Blocks:
 
 
 @contextmanager
-def one_torch_thread() -> Iterator[None]:
-    """Within: torch runs each operation on one thread."""
+def torch_threads(count: int) -> Iterator[None]:
+    """Within: torch runs each operation on so many threads."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(count)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def one_torch_thread() -> AbstractContextManager[None]:
+    """Within: torch runs each operation on one thread."""
+    return torch_threads(1)

@@ -48,7 +48,8 @@ class FreshNoise:
         self.levy_area = MrongowiusRoesslerLevyArea() if levy_area is None else levy_area
         self._rows = math.prod(self.shape[:-1])
         self._overwrite = overwrite
-        self._memory: dict[str, Tensor] = {}
+        self._memory: dict[str, tuple[Tensor, Tensor]] = {}  # what is filled, and the same numbers as they are seen
+        self._places: set[int] = set()
         self._last_asked: tuple[float, Needs] | None = None
 
     def increment(self, step: int, t: float, dt: float, needs: Needs) -> Increment:
@@ -65,25 +66,27 @@ class FreshNoise:
 
     def apart(self, x: Tensor) -> Tensor:
         """x, or a copy of it if it lies in memory that the next increment is drawn into."""
-        start = x.untyped_storage().data_ptr()
-        is_noise = any(start == drawn.untyped_storage().data_ptr() for drawn in self._memory.values())
-        return x.clone() if is_noise else x
+        return x.clone() if x.untyped_storage().data_ptr() in self._places else x
 
     def _normals(self, draw: Draw, step: int) -> Tensor:
-        out = self._memory.get(draw.part)
-        if out is None:
-            out = torch.empty(self._rows, draw.components, dtype=self.dtype, device=self.device)
-        if self._overwrite:
-            self._memory[draw.part] = out
+        filled, seen = self._memory.get(draw.part) or self._room(draw)
         fill_normal(
-            out,
+            filled,
             seed=self.seed,
             stream=draw.stream,
             step=step,
             first_particle=self.first_particle,
             scale=draw.scale,
         )
-        return out.view(*self.shape[:-1], draw.components)
+        return seen
+
+    def _room(self, draw: Draw) -> tuple[Tensor, Tensor]:
+        filled = torch.empty(1, self._rows, draw.components, dtype=self.dtype, device=self.device)
+        room = filled, filled.view(*self.shape[:-1], draw.components)
+        if self._overwrite:
+            self._memory[draw.part] = room
+            self._places.add(filled.untyped_storage().data_ptr())
+        return room
 
 
 def start_normals(seed: int, step: int = 0, first_particle: int = 0) -> Callable[[Tensor], Tensor]:

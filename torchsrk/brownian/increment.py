@@ -56,6 +56,24 @@ class Increment:
             parts[field.name] = None if given[0] is None else torch.cat(given * copies)
         return Increment(increments[0].dt, **parts)
 
+    def then(self, later: Increment) -> Increment:
+        """The path over this step and the next, of the same length: what a step twice as long sees of it."""
+        if self.dt != later.dt:
+            raise ValueError(f"steps of one length are put together; got {self.dt} and {later.dt}")
+        if self.Z is not None or self.u is not None:
+            raise ValueError("what is drawn beside the path (Z, u) is no part of it, and can't be put together")
+        parts: dict[str, Tensor | None] = {}
+        if self.H is not None and later.H is not None:
+            parts["H"] = 0.5 * (self.H + later.H) + 0.25 * (self.W - later.W)
+        if self.K is not None and later.K is not None:
+            assert self.H is not None
+            assert later.H is not None
+            parts["K"] = 0.25 * (self.K + later.K) + 0.125 * (self.H - later.H)
+        if self.A is not None and later.A is not None:
+            outer = self.W.unsqueeze(-1) * later.W.unsqueeze(-2)
+            parts["A"] = self.A + later.A + 0.5 * (outer - outer.mT)
+        return Increment(2.0 * self.dt, self.W + later.W, **parts)
+
     def iterated_integrals(self) -> Tensor:
         """I_(l,i) = ∫∫ dB_l dB_i = (W_l W_i - dt δ_li)/2 + A_li, (..., brownian, brownian)."""
         if self.A is None:

@@ -49,3 +49,10 @@ class BAOAB(Integrator):
         kicked = v + Term(-h * u, sde.gradient(x))
         turned = scale * increment.W + Term(math.exp(-friction * h), kicked)
         return torch.cat((x + Term(0.5 * h, kicked + turned), turned), -1)
+
+    def compose(self, sde: BaseSDE, first: Increment, second: Increment) -> Increment:
+        # The noise of friction, by which W is read here, over both steps: ξ ∝ ηξ₁ + ξ₂.
+        assert isinstance(sde, UnderdampedLangevin)
+        eta = math.exp(-sde.friction * first.dt)
+        W = (eta * first.W + second.W) * math.sqrt(2.0 / (1.0 + eta * eta))
+        return Increment(2.0 * first.dt, W)

@@ -66,6 +66,10 @@ class Integrator(ABC):
         """Positions (..., dim) of a state at t. ``increment`` is the next step's, if ``position_needs`` asks for it."""
         return sde.position(state)
 
+    def compose(self, sde: BaseSDE, first: Increment, second: Increment) -> Increment:
+        """The increment of one step twice as long that follows the path of two: by it two step sizes share a path."""
+        return first.then(second)
+
     def tallies(self, state: Tensor) -> dict[str, Tensor]:
         """What a state has counted so far, (...) each, such as proposals accepted: a run reports it for each step."""
         return {}

@@ -10,7 +10,7 @@ from ..sde.base import BaseSDE, Time
 from ..sde.terms import Term
 from ..sde.underdamped import UnderdampedLangevin, split
 from .base import Integrator
-from .free_flow import free_flow
+from .free_flow import composed, free_flow
 
 
 class Cheng(Integrator):
@@ -40,3 +40,7 @@ class Cheng(Integrator):
         noise_x, noise_v = flow.noise(increment.W, increment.H)
         moved = x + noise_x + Term(flow.c, v) + Term(-sde.u * flow.k, force)
         return torch.cat((moved, noise_v + Term(flow.eta, v) + Term(-sde.u * flow.c, force)), -1)
+
+    def compose(self, sde: BaseSDE, first: Increment, second: Increment) -> Increment:
+        assert isinstance(sde, UnderdampedLangevin)
+        return composed(sde.friction, sde.u, first, second)

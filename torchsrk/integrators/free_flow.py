@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..brownian.increment import Increment
 from ..sde.terms import Term
 
 _SQRT12 = math.sqrt(12.0)
@@ -97,6 +98,17 @@ def free_flow(friction: float, u: float, h: float) -> FreeFlow:
         middle=(from_position, h * from_velocity),
         middle_deviation=scale * h**1.5 * math.sqrt(spread / 64.0),
     )
+
+
+def composed(friction: float, u: float, first: Increment, second: Increment) -> Increment:
+    """W and H of a step twice as long that has the noise of two: N_V' = ηN_V1 + N_V2, N_X' = N_X1 + cN_V1 + N_X2."""
+    assert first.H is not None
+    assert second.H is not None
+    short, long = free_flow(friction, u, first.dt), free_flow(friction, u, 2.0 * first.dt)
+    position, velocity = short.noise(first.W, first.H)
+    position = position + Term(short.c, velocity) + short.noise(second.W, second.H)[0]
+    W = first.W + second.W
+    return Increment(2.0 * first.dt, W, H=(position - long.position[0] * W) / long.position[1])
 
 
 def area_share(x: float) -> float:

@@ -70,6 +70,18 @@ class OBABO(Integrator):
         v = v + Term(-outer * h * sde.u, force)
         return torch.cat((x, half_friction(sde, v, increment, sign=-1.0), force), -1)
 
+    def compose(self, sde: BaseSDE, first: Increment, second: Increment) -> Increment:
+        # Either half of the long step has the friction of a whole short one.
+        assert isinstance(sde, UnderdampedLangevin)
+        eta = math.exp(-0.5 * sde.friction * first.dt)
+        halves = []
+        for whole in (first, second):
+            assert whole.H is not None
+            early, late = whole.W + _SQRT12 * whole.H, whole.W - _SQRT12 * whole.H
+            halves.append((eta * early + late) * math.sqrt(2.0 / (1.0 + eta * eta)))
+        early, late = halves
+        return Increment(2.0 * first.dt, 0.5 * (early + late), H=(0.5 / _SQRT12) * (early - late))
+
     def position(self, sde: BaseSDE, t: Time, state: Tensor, increment: Increment | None) -> Tensor:
         return state[..., : state.shape[-1] // 3]
 

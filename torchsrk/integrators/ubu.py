@@ -10,7 +10,7 @@ from ..sde.base import BaseSDE, Time
 from ..sde.terms import Term
 from ..sde.underdamped import UnderdampedLangevin, split
 from .base import Integrator
-from .free_flow import free_flow, random_time
+from .free_flow import composed, free_flow, random_time
 
 
 class UBU(Integrator):
@@ -83,3 +83,9 @@ class UBU(Integrator):
             within = within + Term(flow.middle_deviation, increment.Z)
         force = sde.gradient(within)
         return torch.cat((end + Term(-half.c * h * u, force), speed + Term(-half.eta * h * u, force)), -1)
+
+    def compose(self, sde: BaseSDE, first: Increment, second: Increment) -> Increment:
+        assert isinstance(sde, UnderdampedLangevin)
+        if self.randomized or self.exact:
+            return first.then(second)  # which says that what is drawn beside the path can't be put together
+        return composed(sde.friction, sde.u, first, second)

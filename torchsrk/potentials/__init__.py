@@ -1,5 +1,6 @@
 """Potentials: energies f(x) = -log density of the targets."""
 
+from .affine import AffinePotential
 from .banana import Banana
 from .base import Potential
 from .distribution import DistributionPotential
@@ -11,6 +12,7 @@ from .non_convex import NonConvex
 from .unconstrained import UnconstrainedPotential
 
 __all__ = [
+    "AffinePotential",
     "Banana",
     "DistributionPotential",
     "FunctionPotential",

@@ -1,0 +1,78 @@
+"""Step sizes that share a path."""
+
+import itertools
+
+import pytest
+import torch
+
+from tests.problems import mixture
+from torchsrk import BAOAB, OBABO, UBU, Cheng, EulerMaruyama, Langevin, LeimkuhlerMatthews, UnderdampedLangevin, sample
+from torchsrk.brownian import BrownianPath, FreshNoise, Needs
+from torchsrk.coupling import coupled_positions
+from torchsrk.potentials import FunctionPotential
+
+X0 = torch.linspace(-2.0, 2.0, 30, dtype=torch.float64).reshape(10, 3)
+FLAT = FunctionPotential(lambda x: 0.0 * x.sum(-1), dim=3)
+
+
+def test_an_increment_and_the_next_are_the_path_over_both():
+    needs = Needs.INCREMENT | Needs.SPACE_TIME_AREA | Needs.SPACE_TIME_TIME_AREA | Needs.LEVY_AREA
+    path = BrownianPath((4, 2), num_steps=8, seed=1)
+    for start in (0.0, 0.5):
+        halves = [path.increment(0, start + k * 0.25, 0.25, needs) for k in range(2)]
+        whole, joined = path.increment(0, start, 0.5, needs), halves[0].then(halves[1])
+        assert joined.dt == whole.dt
+        for part in "WHKA":
+            torch.testing.assert_close(getattr(joined, part), getattr(whole, part))
+
+
+def test_increments_of_other_lengths_and_draws_beside_the_path_are_refused():
+    noise = FreshNoise(1, (2, 3), dtype=torch.float64, device=torch.device("cpu"))
+    short, long = (noise.increment(0, 0.0, dt, Needs.INCREMENT) for dt in (0.1, 0.2))
+    with pytest.raises(ValueError, match="one length"):
+        short.then(long)
+    beside = noise.increment(0, 0.0, 0.1, Needs.UNIFORM)
+    with pytest.raises(ValueError, match="beside the path"):
+        beside.then(beside)
+
+
+@pytest.mark.parametrize("scheme", [EulerMaruyama(), LeimkuhlerMatthews(), BAOAB(), OBABO()], ids=str)
+def test_the_finest_level_is_a_run(scheme):
+    sde = Langevin(mixture(3)) if scheme.name in ("em", "lm") else UnderdampedLangevin(mixture(3), friction=1.5)
+    options = {"integrator": scheme, "step_size": 0.1, "seed": 4}
+    kept = coupled_positions(sde, X0, levels=3, periods=3, **options)
+    run = sample(sde, X0, num_steps=12, thin=4, **options)
+    assert kept.shape == (3, 3, 10, 3)
+    assert torch.equal(kept[:, 0], run.trajectory)
+
+
+@pytest.mark.parametrize("scheme", [EulerMaruyama(), UBU(), Cheng()], ids=str)
+def test_without_a_force_levels_are_one_path(scheme):
+    sde = Langevin(FLAT) if scheme.name == "em" else UnderdampedLangevin(FLAT, friction=1.5)
+    kept = coupled_positions(sde, X0, levels=3, periods=4, integrator=scheme, step_size=0.1, seed=4)
+    for level in (1, 2):
+        torch.testing.assert_close(kept[:, level], kept[:, 0])
+
+
+@pytest.mark.parametrize("scheme", [BAOAB(), OBABO()], ids=str)
+def test_without_a_force_velocities_of_two_steps_are_those_of_one(scheme):
+    sde = UnderdampedLangevin(FLAT, friction=1.5)
+    noise = FreshNoise(4, X0.shape, dtype=X0.dtype, device=X0.device)
+    short = [noise.increment(k, 0.0, 0.1, scheme.needs) for k in range(2)]
+    state = scheme.init(sde, 0.0, X0, 0.1, torch.ones_like)
+    twice = scheme.step(sde, 0.0, scheme.step(sde, 0.0, state, short[0]), short[1])
+    once = scheme.step(sde, 0.0, state, scheme.compose(sde, *short))
+    torch.testing.assert_close(once[:, 3:6], twice[:, 3:6])
+
+
+@pytest.mark.parametrize("scheme", [BAOAB(), OBABO(), UBU()], ids=str)
+def test_composed_noise_has_its_law(scheme):
+    """Independent normals of variance h and h/12: 200,000 of them, correlations within five standard errors."""
+    sde = UnderdampedLangevin(FLAT, friction=1.5)
+    noise = FreshNoise(4, (200_000, 1), dtype=torch.float64, device=torch.device("cpu"))
+    first, second = (noise.increment(k, 0.0, 0.3, scheme.needs) for k in range(2))
+    whole = scheme.compose(sde, first, second)
+    parts = [whole.W / 0.6**0.5] if whole.H is None else [whole.W / 0.6**0.5, whole.H / (0.6 / 12.0) ** 0.5]
+    for a, b in itertools.combinations_with_replacement(range(len(parts)), 2):
+        error = (2.0 if a == b else 1.0) ** 0.5 / 200_000**0.5
+        assert abs(float((parts[a] * parts[b]).mean()) - (a == b)) < 5.0 * error
