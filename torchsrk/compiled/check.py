@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..brownian import Stream, fill_normal
+from .trace import plainly
 
 _STEPS = 2  # from 0, say, where a wrong sign does not show, the first one leads away
 _FIRST_ROWS = 16  # at least a tile: its lanes are all looked at
@@ -185,7 +186,7 @@ class _Jolted(TorchDispatchMode):
         self._generator = torch.Generator().manual_seed(seed)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        results = function(*args, **(kwargs or {}))
+        results = plainly(function, *args, **(kwargs or {}))
         returns = function._schema.returns
         for result, declared in zip(results if len(returns) > 1 else (results,), returns, strict=False):
             alias = declared.alias_info

@@ -133,6 +133,16 @@ _TRACING = threading.RLock()
 _MOST_OPERATIONS = 20_000
 
 
+def plainly(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """An operation that a dispatch mode has taken over.
+
+    torch stands zeros that nobody has written yet in for the gradients of unused branches, and an operation on one of
+    those that a mode hands on ends the process. So they are made as ordinary zeros.
+    """
+    made = function(*args, **kwargs)
+    return made.clone() if isinstance(made, Tensor) and made._is_zerotensor() else made
+
+
 class OperationCounter(TorchDispatchMode):
     """Counts the operations that are made within."""
 
@@ -142,7 +152,7 @@ class OperationCounter(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.operations += 1
-        return function(*args, **(kwargs or {}))
+        return plainly(function, *args, **(kwargs or {}))
 
 
 @contextmanager
