@@ -21,7 +21,12 @@ ALLOWED = {
     "integrators": {"sde", "brownian"},
     "compiled": {"brownian"},
     "sampling": {"compiled", "integrators", "sde", "potentials", "brownian", "blocks", "recompute", "transforms"},
-    "distributions": {"sampling", "integrators", "sde", "potentials", "brownian", "starts", "transforms"},
+    "coupling": {"integrators", "sde", "brownian", "blocks"},
+    "tuning": {"coupling", "sampling", "integrators", "sde", "potentials", "brownian", "blocks", "transforms"},
+    "targets": {"integrators", "sde", "potentials"},
+    "distributions": {
+        *("tuning", "targets", "sampling", "integrators", "sde", "potentials", "brownian", "starts", "transforms"),
+    },
     "metrics": {"brownian"},
     "experiments": {
         *("distributions", "reference", "sampling", "integrators", "sde", "potentials", "brownian", "metrics"),

@@ -19,8 +19,10 @@ from .integrators import (
     ShARK,
     Tamed,
 )
+from .integrators.capped import Capped
 from .sampling import NonFiniteStateError, Run, integrate, sample
 from .sde import SDE, ItoDiffusion, Langevin, UnderdampedLangevin
+from .tuning import Tuning, tune
 
 __version__ = "0.1.0"
 
@@ -35,6 +37,7 @@ __all__ = [
     "SRKID",
     "SRKLD",
     "UBU",
+    "Capped",
     "Cheng",
     "EulerMaruyama",
     "Integrator",
@@ -47,7 +50,9 @@ __all__ = [
     "Run",
     "ShARK",
     "Tamed",
+    "Tuning",
     "UnderdampedLangevin",
     "integrate",
     "sample",
+    "tune",
 ]

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Size, Tensor, nn
-from torch.distributions import Distribution, Laplace, constraints
+from torch.distributions import Distribution, constraints
 
 from .brownian import Stream, fill_normal, start_normals
-from .brownian.noise import check_seed, derive_seed
+from .brownian.noise import check_seed, derive_seed, draw_uniform
 from .integrators import Integrator, integrator_named
 from .potentials import Potential, UnconstrainedPotential
 from .potentials.angles import is_angle, wrapped
 from .sampling import check_step_size, integrate, sample
-from .sde import Langevin, UnderdampedLangevin
 from .starts import drawn_starts, given_starts, with_more_dimensions
+from .targets import Target, described, diffusion_for, has_corner, potential_of, tensor_of
 from .transforms import is_transformed, outside_transforms
-
-Target = Potential | Distribution | Callable[[Tensor], Tensor]
+from .tuning import Tuning, TuningReport
+from .tuning.chains import TunedChains
 
 
 class DiffusionDistribution(Distribution):
-    """What a Langevin diffusion has become after ``num_steps`` steps: the target's law, up to an error that falls with
-    the step size and with the number of steps.
+    """What a Langevin diffusion has become: the target's law, up to an error that falls with the step size and with the
+    number of steps.
 
-    Every draw is a particle of its own, with its own start and noise, unless ``chain_length`` says otherwise. A target
+    Without these numbers the first draw finds out how to sample (see ``torchsrk.tuning.tune``): an ensemble of
+    ``particles`` chains learns coordinates, a step size whose bias is below the ``tolerance`` and how many steps lie
+    between draws, and warns if its draws should not be trusted; ``tuning`` and ``diagnose()`` tell what was found.
+    Later draws go on from its chains, which are tuned again when the target's parameters have changed.
+
+    With ``step_size`` and ``num_steps`` every draw is a particle of its own, with its own start and noise, unless
+    ``chain_length`` says otherwise. A target
     on a constrained space is sampled in an unconstrained one, through ``torch.distributions.biject_to``. Every draw is
     in the support, strictly inside where that is an interval; angles (``VonMises``) are in (-π, π].
 
@@ -38,9 +43,12 @@ class DiffusionDistribution(Distribution):
     Args:
         target: a log density, up to a constant, as a callable from points (..., *event_shape) to (...); a Potential,
             which is a negative log density; or a torch distribution.
-        step_size, num_steps, integrator: of the diffusion, in unconstrained space. A scheme for underdamped diffusions,
+        step_size, num_steps: of the diffusion, in unconstrained space: both, or neither.
+        integrator: by default "baoab" for what is tuned, and "srk-ld" otherwise. A scheme for underdamped diffusions,
             such as "baoab", runs one, from velocities of their own law.
-        friction: of an underdamped diffusion.
+        tolerance: the bias that tuning allows, in standard deviations.
+        particles: of the ensemble that is tuned.
+        friction: of an underdamped diffusion that is not tuned.
         event_shape: the shape of a point, for a callable or a Potential of no fixed dimension.
         batch_shape: for a callable or a Potential with batched parameters: it is given points
             (..., *batch_shape, *event_shape), and all its targets are sampled in one go.
@@ -65,9 +73,11 @@ class DiffusionDistribution(Distribution):
         self,
         target: Target,
         *,
-        step_size: float,
-        num_steps: int,
-        integrator: Integrator | str = "srk-ld",
+        step_size: float | None = None,
+        num_steps: int | None = None,
+        integrator: Integrator | str | None = None,
+        tolerance: float = 0.05,
+        particles: int = 1000,
         friction: float = 1.5,
         event_shape: Sequence[int] | None = None,
         batch_shape: Sequence[int] | None = None,
@@ -83,25 +93,26 @@ class DiffusionDistribution(Distribution):
     ) -> None:
         if seed is not None:
             check_seed(seed)
-        for name, value in (("num_steps", num_steps), ("chain_length", chain_length), ("thin", thin)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is a positive integer; got {value!r}")
-        if thin > num_steps:
-            raise ValueError(f"thin is at most num_steps, {num_steps}; got {thin}")
         if initial is not None and not isinstance(initial, (Tensor, Distribution)):
             raise TypeError(f"initial is a tensor, a distribution or None; got {type(initial).__name__}")
-        check_step_size(step_size)
+        _check_numbers(step_size, num_steps, chain_length, thin, warm_start)
+        if integrator is None:
+            integrator = "baoab" if step_size is None else "srk-ld"
         self.target = target
         self.step_size, self.num_steps, self.integrator = step_size, num_steps, integrator
         self.initial, self.chain_length, self.thin = initial, chain_length, thin
         self.warm_start, self.seed, self.compile, self.progress = warm_start, seed, compile, progress
-        log_density, batch, event, self._support = _described(target, event_shape, batch_shape, support)
+        log_density, batch, event, self._support = described(target, event_shape, batch_shape, support)
         self._scheme, self.friction = integrator_named(integrator), friction
-        self._sde = _diffusion(self._scheme, _potential(target, log_density, batch, event, self._support), friction)
+        self._sde = diffusion_for(
+            self._scheme, potential_of(target, log_density, batch, event, self._support), friction
+        )
         self._is_angle = isinstance(target, Distribution) and is_angle(target)
+        self.tolerance, self.particles = tolerance, particles
         self._calls = 0
         self._chains: Tensor | None = None  # states (chains, *batch_shape, width), where the last call left them
         super().__init__(batch, event, validate_args=validate_args)
+        self._tuned = self._chains_to_tune() if step_size is None else None
 
     # ------------------------------------------------------------------------------------ as torch's distributions
 
@@ -154,6 +165,8 @@ class DiffusionDistribution(Distribution):
         """
         new = self._get_checked_instance(DiffusionDistribution, _instance)
         torch.empty(self.batch_shape).expand(batch_shape)  # raises torch's own error where it can't be
+        if self._tuned is not None:
+            return self._expanded_with_plan(new, Size(batch_shape))
         is_distribution = isinstance(self.target, Distribution)
         DiffusionDistribution.__init__(
             new,
@@ -161,6 +174,8 @@ class DiffusionDistribution(Distribution):
             step_size=self.step_size,
             num_steps=self.num_steps,
             integrator=self.integrator,
+            tolerance=self.tolerance,
+            particles=self.particles,
             friction=self.friction,
             event_shape=None if is_distribution else self.event_shape,
             batch_shape=None if is_distribution else batch_shape,
@@ -179,6 +194,16 @@ class DiffusionDistribution(Distribution):
             new._chains = chains.expand(len(chains), *batch_shape, chains.shape[-1]).clone()
         return new
 
+    def _expanded_with_plan(self, new: DiffusionDistribution, batch_shape: Size) -> DiffusionDistribution:
+        """Entries of the batch are one target: they share its plan, and draw from it one after another."""
+        assert self._tuned is not None
+        vars(new).update(vars(self))
+        if isinstance(self.target, Distribution):
+            new.target = self.target.expand(batch_shape)
+        new._batch_shape, new._tuned, new._calls = batch_shape, self._tuned.shared(), 0
+        new.seed = None if self.seed is None else self._next_seed()
+        return new
+
     def _expanded_initial(self, batch_rank: int) -> Tensor | Distribution | None:
         """A start for every chain stays that: its first dimension is not one of the batch."""
         if isinstance(self.initial, Tensor) and self.initial.ndim > len(self.batch_shape) + len(self.event_shape):
@@ -187,25 +212,45 @@ class DiffusionDistribution(Distribution):
 
     def __repr__(self) -> str:
         name = type(self.target).__name__ if isinstance(self.target, (nn.Module, Distribution)) else "log density"
-        return (
-            f"{type(self).__name__}({name}, batch_shape={tuple(self.batch_shape)}, "
-            f"event_shape={tuple(self.event_shape)}, integrator={self.integrator!r}, step_size={self.step_size}, "
-            f"num_steps={self.num_steps})"
-        )
+        shapes = f"batch_shape={tuple(self.batch_shape)}, event_shape={tuple(self.event_shape)}"
+        how = f"step_size={self.step_size}, num_steps={self.num_steps}"
+        if self._tuned is not None:
+            how = f"tolerance={self.tolerance}, {'not tuned yet' if self._tuned.tuning is None else self._tuned.tuning}"
+        return f"{type(self).__name__}({name}, {shapes}, integrator={self.integrator!r}, {how})"
+
+    # ------------------------------------------------------------------------------------------ what was found out
+
+    @property
+    def tuning(self) -> Tuning:
+        """The plan that draws are made by; it is made now if there is none yet."""
+        if self._tuned is None:
+            raise ValueError("this distribution was given its step_size and num_steps: there is no tuning")
+        return self._tuned.tuning or self._tuned.tuned(self._next_seed())
+
+    def diagnose(self) -> TuningReport:
+        """What speaks for the draws and what against them: print it."""
+        return self.tuning.report
 
     # ------------------------------------------------------------------------------------------- what goes on
 
     def state_dict(self) -> dict[str, Any]:
-        """What a later call depends on: the number of calls so far, and where persistent chains are."""
+        """What a later call depends on: the number of calls so far, what was tuned, and where persistent chains are."""
+        if self._tuned is not None:
+            return {"calls": self._calls, "tuned": self._tuned.state_dict()}
         return {"calls": self._calls, "chains": self._chains}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on as the distribution would have whose state this is."""
-        if set(state) != {"calls", "chains"}:
-            raise ValueError(f"expected the calls and chains that state_dict gives; got {sorted(map(str, state))}")
-        calls, chains = state["calls"], state["chains"]
+        kept = "chains" if self._tuned is None else "tuned"
+        if set(state) != {"calls", kept}:
+            raise ValueError(f"expected the calls and {kept} that state_dict gives; got {sorted(map(str, state))}")
+        calls, chains = state["calls"], state[kept]
         if isinstance(calls, bool) or not isinstance(calls, int) or calls < 0:
             raise ValueError(f"calls is a number of calls; got {calls!r}")
+        if self._tuned is not None:
+            self._tuned.load_state_dict(chains)
+            self._calls = calls
+            return
         shape = (*self.batch_shape, self._width())
         if chains is not None and (not isinstance(chains, Tensor) or tuple(chains.shape[1:]) != shape):
             given = tuple(chains.shape) if isinstance(chains, Tensor) else type(chains).__name__
@@ -225,6 +270,8 @@ class DiffusionDistribution(Distribution):
             raise ValueError(f"sample_shape holds sizes of 0 or more; got {tuple(sample_shape)}")
         seed = self._next_seed()
         draws = math.prod(sample_shape)
+        if self._tuned is not None:
+            return self._draw_tuned(self._tuned, sample_shape, seed, differentiable)
         chains = -(-draws // self.chain_length)
         start, state = self._start(chains, seed)
         if draws == 0 or 0 in self.batch_shape:
@@ -237,19 +284,48 @@ class DiffusionDistribution(Distribution):
         self._check_inside(points.detach())
         return points.reshape(self._extended_shape(sample_shape))
 
+    def _draw_tuned(self, chains: TunedChains, sample_shape: Size, seed: int, differentiable: bool) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        count = math.prod(sample_shape) * math.prod(self.batch_shape)
+        if count == 0:
+            return tensor_of(self.target).new_empty(shape)
+        if differentiable:
+            kept = chains.rdraw(count, seed, progress=self.progress)
+            self._check_corner(kept)
+        else:
+            kept = chains.draw(count, seed, compile=self.compile, progress=self.progress)
+        points = self._constrain(kept)
+        self._check_inside(points.detach())
+        return points.reshape(shape)
+
+    def _chains_to_tune(self) -> TunedChains:
+        if len(self.batch_shape):
+            raise ValueError(
+                f"one target is tuned at a time, and this is a batch of shape {tuple(self.batch_shape)}: give "
+                "step_size and num_steps, or make a distribution for each target"
+            )
+
+        def start(seed: int) -> Tensor | None:
+            like = tensor_of(self.target)
+            if self.initial is not None:
+                return self._unconstrain(self._initial_points(self.particles, seed))
+            drawn = draw_uniform((self.particles, self._dim()), seed=seed, stream=Stream.START, device=like.device)
+            return (4.0 * drawn - 2.0).to(like.dtype)
+
+        options = {"particles": self.particles, "tolerance": self.tolerance, "integrator": self.integrator}
+        return TunedChains(self._potential, start, compile=self.compile, progress=self.progress, **options)
+
     def _run(self, start: Tensor, state: Tensor | None, seed: int, differentiable: bool) -> tuple[Tensor, Tensor]:
         """The kept positions, (chain_length, chains, *batch_shape, dim), and the states at the end."""
+        assert self.num_steps is not None
+        assert self.step_size is not None
         if differentiable:
             steps = [self.num_steps + k * self.thin for k in range(self.chain_length)]
             ts = [0.0, *(count * self.step_size for count in steps)]
             options: dict[str, Any] = {"integrator": self.integrator, "step_size": self.step_size, "seed": seed}
             options |= {"recompute": not is_transformed(), "progress": self.progress}
             kept = integrate(self._sde, start, ts, **options)[1:]
-            if kept.requires_grad and _has_corner(self.target):
-                raise ValueError(
-                    "the log density of a Laplace distribution has a corner, and the gradients of a chain would be "
-                    "wrong: use sample(), or the distribution's own rsample"
-                )
+            self._check_corner(kept)
             return kept, self._begun(kept[-1].detach(), seed)
         run = sample(
             self._sde,
@@ -266,14 +342,21 @@ class DiffusionDistribution(Distribution):
         )
         return run.final.unsqueeze(0) if run.trajectory is None else run.trajectory, run.state
 
+    def _check_corner(self, draws: Tensor) -> None:
+        if draws.requires_grad and has_corner(self.target):
+            raise ValueError(
+                "the log density of a Laplace distribution has a corner, and the gradients of a chain would be wrong: "
+                "use sample(), or the distribution's own rsample"
+            )
+
     def _begun(self, x: Tensor, seed: int, first_chain: int = 0) -> Tensor:
         """The states of chains that begin at x (chains, *batch_shape, dim)."""
         normals = start_normals(seed, first_particle=first_chain * math.prod(self.batch_shape))
         with torch.no_grad():
-            return self._scheme.init(self._sde, 0.0, x, float(self.step_size), normals)
+            return self._scheme.init(self._sde, 0.0, x, float(self.step_size or 1.0), normals)
 
     def _width(self) -> int:
-        like = _tensor_of(self.target)
+        like = tensor_of(self.target)
         return self._begun(like.new_zeros(1, *self.batch_shape, self._dim()), 0).shape[-1]
 
     def _dim(self) -> int:
@@ -286,7 +369,7 @@ class DiffusionDistribution(Distribution):
         going_on = self._chains[:chains] if self.warm_start and self._chains is not None else None
         shape = (chains, *self.batch_shape, self._potential.dim)
         if self.initial is None:
-            like = _tensor_of(self.target)
+            like = tensor_of(self.target)
             with outside_transforms():
                 rows = torch.empty(math.prod(shape[:-1]), shape[-1], dtype=like.dtype, device=like.device)
                 start = fill_normal(rows, seed=seed, stream=Stream.START).view(shape)
@@ -347,97 +430,29 @@ class DiffusionDistribution(Distribution):
         return self.target
 
 
-def _described(
-    target: Target,
-    event_shape: Sequence[int] | None,
-    batch_shape: Sequence[int] | None,
-    support: constraints.Constraint | None,
-) -> tuple[Callable[[Tensor], Tensor], Size, Size, constraints.Constraint]:
-    """The target's log density, batch shape, event shape and support."""
-    if isinstance(target, Distribution):
-        if event_shape is not None or batch_shape is not None or support is not None:
-            raise ValueError("a distribution has its own event_shape, batch_shape and support: leave them out")
-        if target.support is None or target.support.is_discrete:
-            raise ValueError(f"a diffusion samples continuous densities, and {type(target).__name__} is discrete")
-        return _without_validation(target).log_prob, target.batch_shape, target.event_shape, target.support
-    if not callable(target):
-        raise TypeError(
-            f"target is a log density (a callable), a Potential or a torch distribution; got {type(target).__name__}"
+def _check_numbers(
+    step_size: float | None, num_steps: int | None, chain_length: int, thin: int, warm_start: bool
+) -> None:
+    """One clear error for numbers that can't be, or that a tuned distribution finds out itself."""
+    if (step_size is None) is not (num_steps is None):
+        raise ValueError(
+            "give step_size and num_steps, or neither, so that both are found out; got "
+            f"step_size={step_size!r} and num_steps={num_steps!r}"
         )
-    if isinstance(target, Potential) and event_shape is None and target.dim is not None:
-        event_shape = (target.dim,)
-    if event_shape is None:
-        raise ValueError("event_shape says what points this target takes: give the shape of one, such as (20,) or ()")
-    event = Size(event_shape)
-    whole_space = constraints.independent(constraints.real, len(event)) if event else constraints.real
-    log_density = _NegativeEnergy(target) if isinstance(target, Potential) else target
-    return log_density, Size(batch_shape or ()), event, whole_space if support is None else support
-
-
-def _potential(
-    target: Target,
-    log_density: Callable[[Tensor], Tensor],
-    batch_shape: Size,
-    event_shape: Size,
-    support: constraints.Constraint,
-) -> Potential:
-    """A Potential on all of ℝⁿ stays what it is, with the gradient it knows; all else goes through a bijection."""
-    base = support.base_constraint if isinstance(support, constraints.independent) else support
-    is_on_vectors = base is constraints.real and len(event_shape) == 1
-    if isinstance(target, Potential) and is_on_vectors and target.dim is not None:
-        return target
-    return UnconstrainedPotential(log_density, event_shape, support, batch_shape)
-
-
-class _NegativeEnergy(nn.Module):
-    """A potential's log density. A class, so that it can be sent to another process."""
-
-    def __init__(self, potential: Potential) -> None:
-        super().__init__()
-        self.potential = potential
-
-    def forward(self, x: Tensor) -> Tensor:
-        return -self.potential(x)
-
-
-def _without_validation(distribution: Distribution) -> Distribution:
-    """The same distribution, parameters shared, that does not look at its arguments.
-
-    A chain's points are in the support but for rounding: a sigmoid may well be 1.
-    """
-    silent = copy.copy(distribution)
-    silent._validate_args = False
-    for name, value in vars(distribution).items():
-        if isinstance(value, Distribution):
-            setattr(silent, name, _without_validation(value))
-    return silent
-
-
-def _diffusion(scheme: Integrator, potential: Potential, friction: float) -> Langevin | UnderdampedLangevin:
-    """The diffusion that a scheme is for; overdamped if either is."""
-    overdamped, underdamped = Langevin(potential), UnderdampedLangevin(potential, friction=friction)
-    if scheme.is_for(underdamped) and not scheme.is_for(overdamped):
-        return underdamped
-    scheme.check(overdamped)
-    return overdamped
-
-
-def _has_corner(target: Any) -> bool:
-    """Whether the target is a Laplace distribution, or made from one."""
-    if isinstance(target, Laplace):
-        return True
-    return isinstance(target, Distribution) and any(_has_corner(part) for part in vars(target).values())
-
-
-def _tensor_of(target: Any) -> Tensor:
-    """A floating tensor of the target's, for its dtype and device; else one of torch's default dtype."""
-    if isinstance(target, nn.Module):
-        found = [t for t in (*target.parameters(), *target.buffers()) if t.is_floating_point()]
-        if found:
-            return found[0].detach()
-    for value in vars(target).values() if isinstance(target, Distribution) else ():
-        if isinstance(value, Tensor) and value.is_floating_point():
-            return value.detach()
-        if isinstance(value, Distribution):
-            return _tensor_of(value)
-    return torch.empty(0)
+    for name, value in (
+        ("num_steps", 1 if num_steps is None else num_steps),
+        ("chain_length", chain_length),
+        ("thin", thin),
+    ):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} is a positive integer; got {value!r}")
+    if step_size is None or num_steps is None:
+        if chain_length > 1 or thin > 1 or warm_start:
+            raise ValueError(
+                "chain_length, thin and warm_start are for a given step_size and num_steps: what is tuned finds the "
+                "steps between draws itself, and its chains always go on"
+            )
+        return
+    check_step_size(step_size)
+    if thin > num_steps:
+        raise ValueError(f"thin is at most num_steps, {num_steps}; got {thin}")

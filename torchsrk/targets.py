@@ -1,0 +1,113 @@
+"""What is to be sampled: the log density, shapes and support of a target, and its potential on all of ℝⁿ."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Size, Tensor, nn
+from torch.distributions import Distribution, Laplace, constraints
+
+from .integrators import Integrator
+from .potentials import Potential, UnconstrainedPotential
+from .sde import Langevin, UnderdampedLangevin
+
+Target = Potential | Distribution | Callable[[Tensor], Tensor]
+
+
+def described(
+    target: Target,
+    event_shape: Sequence[int] | None,
+    batch_shape: Sequence[int] | None,
+    support: constraints.Constraint | None,
+) -> tuple[Callable[[Tensor], Tensor], Size, Size, constraints.Constraint]:
+    """The target's log density, batch shape, event shape and support."""
+    if isinstance(target, Distribution):
+        if event_shape is not None or batch_shape is not None or support is not None:
+            raise ValueError("a distribution has its own event_shape, batch_shape and support: leave them out")
+        if target.support is None or target.support.is_discrete:
+            raise ValueError(f"a diffusion samples continuous densities, and {type(target).__name__} is discrete")
+        return without_validation(target).log_prob, target.batch_shape, target.event_shape, target.support
+    if not callable(target):
+        raise TypeError(
+            f"target is a log density (a callable), a Potential or a torch distribution; got {type(target).__name__}"
+        )
+    if isinstance(target, Potential) and event_shape is None and target.dim is not None:
+        event_shape = (target.dim,)
+    if event_shape is None:
+        raise ValueError("event_shape says what points this target takes: give the shape of one, such as (20,) or ()")
+    event = Size(event_shape)
+    whole_space = constraints.independent(constraints.real, len(event)) if event else constraints.real
+    log_density = NegativeEnergy(target) if isinstance(target, Potential) else target
+    return log_density, Size(batch_shape or ()), event, whole_space if support is None else support
+
+
+def potential_of(
+    target: Target,
+    log_density: Callable[[Tensor], Tensor],
+    batch_shape: Size,
+    event_shape: Size,
+    support: constraints.Constraint,
+) -> Potential:
+    """A Potential on all of ℝⁿ stays what it is, with the gradient it knows; all else goes through a bijection."""
+    base = support.base_constraint if isinstance(support, constraints.independent) else support
+    is_on_vectors = base is constraints.real and len(event_shape) == 1
+    if isinstance(target, Potential) and is_on_vectors and target.dim is not None:
+        return target
+    return UnconstrainedPotential(log_density, event_shape, support, batch_shape)
+
+
+class NegativeEnergy(nn.Module):
+    """A potential's log density. A class, so that it can be sent to another process."""
+
+    def __init__(self, potential: Potential) -> None:
+        super().__init__()
+        self.potential = potential
+
+    def forward(self, x: Tensor) -> Tensor:
+        return -self.potential(x)
+
+
+def without_validation(distribution: Distribution) -> Distribution:
+    """The same distribution, parameters shared, that does not look at its arguments.
+
+    A chain's points are in the support but for rounding: a sigmoid may well be 1.
+    """
+    silent = copy.copy(distribution)
+    silent._validate_args = False
+    for name, value in vars(distribution).items():
+        if isinstance(value, Distribution):
+            setattr(silent, name, without_validation(value))
+    return silent
+
+
+def diffusion_for(scheme: Integrator, potential: Potential, friction: float) -> Langevin | UnderdampedLangevin:
+    """The diffusion that a scheme is for; overdamped if either is."""
+    overdamped, underdamped = Langevin(potential), UnderdampedLangevin(potential, friction=friction)
+    if scheme.is_for(underdamped) and not scheme.is_for(overdamped):
+        return underdamped
+    scheme.check(overdamped)
+    return overdamped
+
+
+def has_corner(target: Any) -> bool:
+    """Whether the target is a Laplace distribution, or made from one."""
+    if isinstance(target, Laplace):
+        return True
+    return isinstance(target, Distribution) and any(has_corner(part) for part in vars(target).values())
+
+
+def tensor_of(target: Any) -> Tensor:
+    """A floating tensor of the target's, for its dtype and device; else one of torch's default dtype."""
+    if isinstance(target, nn.Module):
+        found = [t for t in (*target.parameters(), *target.buffers()) if t.is_floating_point()]
+        if found:
+            return found[0].detach()
+    for value in vars(target).values() if isinstance(target, Distribution) else ():
+        if isinstance(value, Tensor) and value.is_floating_point():
+            return value.detach()
+        if isinstance(value, Distribution):
+            return tensor_of(value)
+    return torch.empty(0)

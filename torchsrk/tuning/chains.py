@@ -1,0 +1,128 @@
+"""Chains that tune themselves, and go on from draw to draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ..brownian.noise import derive_seed
+from ..potentials import Potential
+from ..sampling import integrate, sample
+from ..transforms import is_transformed
+from .tune import Tuning, tune
+
+_ANCHORS = 16  # points at which the density is looked at before draws
+_FORGETTING = 5  # lengths that a differentiable chain runs, so that its start tells nothing of the parameters
+
+
+class TunedChains:
+    """An ensemble of chains of one potential, tuned at the first draw and whenever the density has changed.
+
+    Args:
+        start: a seed to starting points (particles, dim), or None where tuning chooses them.
+        options: for ``tune``.
+    """
+
+    def __init__(self, potential: Potential, start: Callable[[int], Tensor | None], **options: Any) -> None:
+        self.potential, self.start, self.options = potential, start, options
+        self.tuning: Tuning | None = None
+        self.states: Tensor | None = None
+        self._seen: Tensor | None = None
+
+    def tuned(self, seed: int) -> Tuning:
+        """The plan, made now if there is none or if the density is another one."""
+        if self.tuning is None:
+            self._take(tune(self.potential, seed=seed, start=self.start(seed), **self.options))
+        elif self._has_changed():
+            assert self.states is not None
+            dim = self.tuning.potential.loc.shape[-1]
+            where = self.tuning.potential.outward(self.states[:, :dim])
+            self._take(tune(self.potential, seed=seed, start=where, **self.options))
+        assert self.tuning is not None
+        return self.tuning
+
+    def draw(self, count: int, seed: int, *, compile: bool | Literal["auto"], progress: bool) -> Tensor:
+        """So many draws, (count, dim)."""
+        plan = self.tuned(derive_seed(seed, 0))
+        assert self.states is not None
+        chains = min(count, len(self.states))
+        state, dim = self.states[:chains].contiguous(), plan.potential.loc.shape[-1]
+        rounds = -(-count // chains)
+        run = sample(
+            plan.sde,
+            state[:, :dim].contiguous(),
+            state=state,
+            integrator=plan.integrator,
+            step_size=plan.step_size,
+            num_steps=rounds * plan.length,
+            thin=plan.length,
+            seed=derive_seed(seed, 1),
+            compile=compile,
+            progress=progress,
+        )
+        assert run.trajectory is not None
+        self.states = torch.cat((run.state, self.states[chains:]))
+        return plan.potential.outward(run.trajectory.flatten(0, 1)[:count])
+
+    def rdraw(self, count: int, seed: int, *, progress: bool) -> Tensor:
+        """Draws (count, dim) whose gradients reach the density's parameters, at most one of every chain."""
+        plan = self.tuned(derive_seed(seed, 0))
+        assert self.states is not None
+        if count > len(self.states):
+            raise ValueError(
+                f"rsample draws once of every chain, and there are {len(self.states)}: give particles={count} or more"
+            )
+        steps, dim = _FORGETTING * plan.length, plan.potential.loc.shape[-1]
+        start = self.states[:count, :dim].contiguous()
+        times = [0.0, steps * plan.step_size]
+        options: dict[str, Any] = {"integrator": plan.integrator, "step_size": plan.step_size, "progress": progress}
+        options |= {"seed": derive_seed(seed, 1), "recompute": not is_transformed()}
+        return plan.potential.outward(integrate(plan.sde, start, times, **options)[-1])
+
+    def shared(self) -> TunedChains:
+        """The same plan with chains that go on by themselves."""
+        twin = TunedChains(self.potential, self.start, **self.options)
+        twin.tuning, twin._seen = self.tuning, self._seen
+        twin.states = None if self.states is None else self.states.clone()
+        return twin
+
+    def state_dict(self) -> dict[str, Any] | None:
+        """The plan and where its chains are; None before there is one."""
+        if self.tuning is None:
+            return None
+        return {"plan": self.tuning.state_dict(), "states": self.states, "seen": self._seen}
+
+    def load_state_dict(self, state: dict[str, Any] | None) -> None:
+        """Go on as the chains would have whose state this is."""
+        if state is None:
+            self.tuning = self.states = self._seen = None
+            return
+        if not isinstance(state, dict) or set(state) != {"plan", "states", "seen"}:
+            raise ValueError("expected the plan, states and seen energies that state_dict gives of tuned chains")
+        dim, loc = self.potential.dim, state["plan"]["loc"]
+        if loc.shape != (dim,):
+            raise ValueError(f"this density has dimension {dim}; the plan is one for {tuple(loc.shape)}")
+        self.tuning = Tuning.restored(self.potential, state["plan"], self.options.get("integrator", "baoab"))
+        self.states, self._seen = state["states"], state["seen"]
+
+    def _take(self, tuning: Tuning) -> None:
+        self.tuning, self.states = tuning, tuning.state
+        self._seen = self._look()
+
+    def _look(self) -> Tensor:
+        """Energies of some points that the plan was made with."""
+        assert self.tuning is not None
+        with torch.no_grad():
+            return self.potential(self.tuning.positions[:_ANCHORS]).detach().clone()
+
+    def _has_changed(self) -> bool:
+        """Whether energies are others than when it was tuned, beyond rounding and a constant."""
+        assert self._seen is not None
+        change = self._look() - self._seen
+        off = (change - change.mean()).abs().max()
+        rounding = math.sqrt(torch.finfo(change.dtype).eps) * (1.0 + float(self._seen.abs().max()))
+        return not float(off) <= rounding
