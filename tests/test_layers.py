@@ -30,7 +30,7 @@ ALLOWED = {
     "metrics": {"brownian"},
     "experiments": {
         *("distributions", "reference", "sampling", "integrators", "sde", "potentials", "brownian", "metrics"),
-        *("checkpoints", "files", "compiled", "blocks"),
+        *("checkpoints", "files", "compiled", "blocks", "targets", "tuning"),
     },
     "cli": {"experiments", "checkpoints", "sampling"},
     "reference": {"integrators", "sde", "brownian"},

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,15 +16,36 @@ from .checkpoints import CheckpointError
 from .experiments.config import ConfigError, parse_overrides, read_yaml
 from .experiments.folder import FolderError
 from .experiments.laws import QuadratureError
+from .experiments.named_potentials import NAMES
+from .experiments.posterior import as_markdown
+from .experiments.posterior_runs import Settings, execute_sample
 from .experiments.report import write_report
 from .experiments.runs import execute, load_config, resolved
+from .experiments.user_code import TargetError
 from .sampling import NonFiniteStateError
 
 # The message of these is all that a user needs: a config, a folder, a disk, a step, sizes beyond the machine.
 _USERS = (
-    *(ConfigError, FolderError, CheckpointError, NonFiniteStateError, QuadratureError),
+    *(ConfigError, FolderError, CheckpointError, NonFiniteStateError, QuadratureError, TargetError),
     *(OSError, MemoryError, torch.OutOfMemoryError),
 )
+_UNTRUSTED = 3  # so that `torchsrk sample ... && next` stops
+_SAMPLE = f"""\
+TARGET is code that you run on purpose, MODULE:NAME or FILE.py:NAME, or a YAML file.
+
+NAME is a torchsrk Potential, a torch distribution, an nn.Module or a function of points (..., dim) to log densities
+(...), up to a constant; or a function or class that needs no argument and makes one of these. A log density says the
+shape of its points by --dim or by its own attribute `dim` or `event_shape`, and if it likes its `support` (of
+torch.distributions.constraints, by default all of space) and the `names` of its parameters.
+
+A YAML file names a potential of this package, `target: {"|".join(NAMES)}`, and its numbers; it can't name code.
+
+DIR gets summary.md and summary.csv (means, standard deviations, quantiles; whether to trust them), posterior.png,
+draws.safetensors (draws, particles, ...), plan.safetensors, config.yaml and provenance.json. Killed at any moment, the
+same command with --resume goes on, to the same bits.
+
+exit codes: 0 done, and nothing speaks against the draws; {_UNTRUSTED} done, but the draws should not be trusted as is;
+2 refused, or failed; 130 stopped."""
 # Within the package where it is installed, or beside it in a source tree.
 CONFIGS = next(
     (
@@ -42,17 +64,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # nothing is lost to a terminal that knows no "²"
     try:
-        code = {"run": _run, "list": _list, "report": _report}[options.command](options, rest)
+        commands = {"sample": _sample, "run": _run, "list": _list, "report": _report}
+        code = commands[options.command](options, rest)
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except KeyboardInterrupt:
-        hint = "; --resume goes on from here" if options.command == "run" else ""
+        hint = "; --resume goes on from here" if options.command in ("run", "sample") else ""
         print(f"\ntorchsrk: stopped{hint}", file=sys.stderr)
         return 130
     except _USERS as error:
+        if isinstance(error, TargetError) and error.trace:
+            print(error.trace, end="", file=sys.stderr)
         return _refused(str(error) or type(error).__name__)
     except RuntimeError as error:
         if "can't allocate memory" not in str(error):
@@ -66,8 +91,11 @@ def _refused(message: str) -> int:
 
 
 def _parsed(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
-    parser = argparse.ArgumentParser(prog="torchsrk", description="Run experiments from YAML configs.")
+    parser = argparse.ArgumentParser(
+        prog="torchsrk", description="Sample posteriors, and run experiments from YAML configs."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
+    _add_sample(commands)
     run = commands.add_parser("run", help="run a config", allow_abbrev=False)
     run.add_argument("config", help="a YAML file, or the name of a shipped config; --dotted.key value changes an entry")
     run.add_argument("--output", type=Path, help="the run's folder, by default results/NAME-PROFILE")
@@ -81,6 +109,46 @@ def _parsed(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[s
     if options.command != "run" and rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return options, rest
+
+
+def _add_sample(commands: Any) -> None:
+    sample = commands.add_parser(
+        "sample",
+        help="draw from a density of yours, without a number",
+        description="Tune a sampler to a density, draw from it, and say whether the draws can be trusted.",
+        epilog=_SAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    sample.add_argument("target", metavar="TARGET", help="MODULE:NAME, FILE.py:NAME or a YAML file: see below")
+    sample.add_argument("--output", type=Path, required=True, metavar="DIR", help="the run's folder")
+    sample.add_argument("--resume", action="store_true", help="go on with the run in the folder")
+    for name, kind, text in (
+        ("draws", int, "of every particle"),
+        ("particles", int, "means are known to 1/√(draws·particles) standard deviations"),
+        ("tolerance", float, "the bias that is allowed, in standard deviations"),
+        ("seed", int, "of everything that is random"),
+        ("dim", int, "of a log density's points, where it does not say"),
+    ):
+        default = getattr(Settings, name)
+        shown = text if default is None else f"{text}; by default {default}"
+        sample.add_argument(f"--{name}", type=kind, default=default, help=shown)
+    sample.add_argument("--compile", action="store_true", help="run steps as one C loop")
+
+
+def _sample(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    wanted = {name: getattr(options, name) for name in ("draws", "particles", "tolerance", "seed", "dim", "compile")}
+    done = execute_sample(options.target, wanted, options.output, options.resume)
+    if done.was_done:
+        print(f"{options.output} is finished: nothing was drawn")
+    print("\n".join([*as_markdown(done.summary.rows, most=20), "", done.summary.diagnosis]), end="\n\n")
+    for file in done.files:
+        print(f"{file.stem + ':':10} {file}")
+    if done.summary.trusted:
+        return 0
+    sys.stdout.flush()
+    print(f"torchsrk: DO NOT TRUST these draws: {'; '.join(done.summary.troubles)}", file=sys.stderr)
+    return _UNTRUSTED
 
 
 def _run(options: argparse.Namespace, rest: Sequence[str]) -> int:

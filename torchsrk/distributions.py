@@ -231,6 +231,13 @@ class DiffusionDistribution(Distribution):
         """What speaks for the draws and what against them: print it."""
         return self.tuning.report
 
+    def constrain(self, x: Tensor) -> Tensor:
+        """Points of the support, (..., *event_shape), for positions x (..., dim) such as ``tuning.sample`` draws."""
+        points = self._potential.constrain(x) if isinstance(self._potential, UnconstrainedPotential) else x
+        points = wrapped(points) if self._is_angle else points
+        self._check_inside(points.detach())
+        return points
+
     # ------------------------------------------------------------------------------------------- what goes on
 
     def state_dict(self) -> dict[str, Any]:
@@ -280,8 +287,7 @@ class DiffusionDistribution(Distribution):
         if self.warm_start:
             ended = self._near(ended)
             self._chains = ended if self._chains is None else torch.cat((ended, self._chains[chains:]))
-        points = self._constrain(kept.transpose(0, 1).flatten(0, 1)[:draws])
-        self._check_inside(points.detach())
+        points = self.constrain(kept.transpose(0, 1).flatten(0, 1)[:draws])
         return points.reshape(self._extended_shape(sample_shape))
 
     def _draw_tuned(self, chains: TunedChains, sample_shape: Size, seed: int, differentiable: bool) -> Tensor:
@@ -294,9 +300,7 @@ class DiffusionDistribution(Distribution):
             self._check_corner(kept)
         else:
             kept = chains.draw(count, seed, compile=self.compile, progress=self.progress)
-        points = self._constrain(kept)
-        self._check_inside(points.detach())
-        return points.reshape(shape)
+        return self.constrain(kept).reshape(shape)
 
     def _chains_to_tune(self) -> TunedChains:
         if len(self.batch_shape):
@@ -400,10 +404,6 @@ class DiffusionDistribution(Distribution):
             return int(torch.randint(2**63 - 1, ()))
         self._calls += 1
         return derive_seed(self.seed, self._calls - 1)
-
-    def _constrain(self, x: Tensor) -> Tensor:
-        points = self._potential.constrain(x) if isinstance(self._potential, UnconstrainedPotential) else x
-        return wrapped(points) if self._is_angle else points
 
     def _near(self, x: Tensor) -> Tensor:
         """States of warm chains of angles, which would wander ever farther from 0, taken back by whole turns."""

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import torch
+
 from ..checkpoints import CheckpointError, load_checkpoint, save_checkpoint
 from ..files import is_unfinished, replace_file
 from .base import Result, Row
@@ -30,10 +32,11 @@ class RunFolder:
         path: made if it is not there.
         config: the resolved config, as text.
         resume: go on with the run in the folder, which must have the same config.
+        device: where the tensors of results are put.
     """
 
-    def __init__(self, path: Path, config: str, resume: bool) -> None:
-        self.path, self._config, self._resume = path, config, resume
+    def __init__(self, path: Path, config: str, resume: bool, device: torch.device | str = "cpu") -> None:
+        self.path, self._config, self._resume, self._device = path, config, resume, device
         self._lock: Any = None
 
     def __enter__(self) -> RunFolder:
@@ -92,11 +95,16 @@ class RunFolder:
         if not file.exists():
             save_checkpoint(file, {"unit": unit, "config": self._config, "result": compute()})
         # Read back even if just computed: what is concluded can't depend on where a run was cut.
-        saved = load_checkpoint(file)
+        saved = load_checkpoint(file, self._device)
         result = saved.get("result")
         if saved.get("unit") != unit or saved.get("config") != self._config or not isinstance(result, dict):
             raise CheckpointError(f"{file} belongs to another unit or another run: remove it to measure it again")
         return result
+
+    def abandon(self) -> None:
+        """Hold no run any more, as nothing was measured: the next one needs no --resume."""
+        for name in (_CONFIG, _PROVENANCE):
+            self._file(name).unlink(missing_ok=True)
 
     def is_done(self, unit: str) -> bool:
         return self._unit(unit).exists()

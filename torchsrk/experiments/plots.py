@@ -10,12 +10,13 @@ COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple")
 COLOR_OF = dict(zip(LABELS, COLORS, strict=False))
 
 
-def panels(count: int, *, width: float = 5.4, height: float = 4.4) -> tuple[Any, list[Any]]:
-    """A figure with axes in a row, or two by two; sizes in inches, of a panel."""
+def panels(count: int, *, width: float = 5.4, height: float = 4.4, columns: int | None = None) -> tuple[Any, list[Any]]:
+    """A figure with axes in rows of so many columns, by default one row, or two by two; sizes in inches, of a panel."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    rows, columns = (1, count) if count <= 3 else (math.ceil(count / 2), 2)
+    columns = columns or (count if count <= 3 else 2)
+    rows = math.ceil(count / columns)
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
     FigureCanvasAgg(figure)
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)

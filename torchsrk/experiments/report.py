@@ -36,7 +36,8 @@ def _section(run: Path) -> str:
     tables = "\n".join(_table(table) for table in sorted(run.glob("*.csv")))
     lines = _text(run / "summary.md").splitlines() or [run.name]
     title = lines[0].removeprefix("# ")
-    words = "\n".join(f"<p>{escape(line)}</p>" for line in lines[1:] if line and not line.startswith(("![", "[")))
+    apart = ("![", "[", "|", "```")  # shown below, from their own files
+    words = "\n".join(f"<p>{escape(line)}</p>" for line in lines[1:] if line and not line.startswith(apart))
     settings = (
         f"<details><summary>{name}</summary><pre>{escape(_text(run / name))}</pre></details>"
         for name in ("config.yaml", "provenance.json")

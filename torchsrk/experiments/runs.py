@@ -6,7 +6,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib import metadata
 from pathlib import Path
@@ -72,8 +72,6 @@ def resolved(config: Config) -> str:
 
 def execute(config: Config, output: Path, resume: bool) -> Conclusion:
     """Measure what is not measured yet, conclude, and write everything."""
-    from tqdm import tqdm
-
     experiment = experiment_named(config.experiment)
     context = Context(
         seed=config.seed,
@@ -83,19 +81,32 @@ def execute(config: Config, output: Path, resume: bool) -> Conclusion:
         progress=sys.stderr.isatty(),
     )
     with RunFolder(output, resolved(config), resume) as folder:
-        folder.note_environment(_environment(context))
+        folder.note_environment(environment(context.seed, context.device))
         units = experiment.plan(config.settings)
-        results = {}
-        bar = tqdm(units, unit="unit", position=0, disable=not context.progress)
-        for number, unit in enumerate(bar, start=1):
-            bar.set_description(unit)
-            start, was_done = time.perf_counter(), folder.is_done(unit)
-            results[unit] = folder.remember(unit, lambda u=unit: experiment.measure(config.settings, u, context))  # type: ignore[misc]
-            if not context.progress and not was_done:
-                print(f"[{number}/{len(units)}] {unit}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
+        results = measured(
+            folder, units, lambda unit, _: experiment.measure(config.settings, unit, context), context.progress
+        )
         conclusion = experiment.conclude(config.settings, results)
         _write(folder, config, results, conclusion)
     return conclusion
+
+
+def measured(
+    folder: RunFolder, units: Sequence[str], measure: Callable[[str, Mapping[str, Result]], Result], progress: bool
+) -> dict[str, Result]:
+    """The results of the units: those that are not in the folder are measured, given the units before them, and kept
+    there."""
+    from tqdm import tqdm
+
+    results: dict[str, Result] = {}
+    bar = tqdm(units, unit="unit", position=0, disable=not progress)
+    for number, unit in enumerate(bar, start=1):
+        bar.set_description(unit)
+        start, was_done = time.perf_counter(), folder.is_done(unit)
+        results[unit] = folder.remember(unit, lambda u=unit: measure(u, results))  # type: ignore[misc]
+        if not progress and not was_done:
+            print(f"[{number}/{len(units)}] {unit}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
+    return results
 
 
 def _write(folder: RunFolder, config: Config, results: Mapping[str, Result], conclusion: Conclusion) -> None:
@@ -121,14 +132,14 @@ def _device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _environment(context: Context) -> dict[str, Any]:
+def environment(seed: int, device: torch.device) -> dict[str, Any]:
     """What the numbers may depend on besides the config."""
     packages = ("torchsrk", "torch", "torchsde", "numpy", "geomloss", "POT")
     return {
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
         "commit": _commit(),
-        "seed": context.seed,
-        "device": str(context.device),
+        "seed": seed,
+        "device": str(device),
         "processor": platform.machine(),
         "threads": torch.get_num_threads(),
     }

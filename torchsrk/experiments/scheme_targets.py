@@ -131,9 +131,13 @@ def _mixture(target: Target, context: Context) -> Case:
     return _with_companion(potential, torch.zeros_like(shift), _signed(axes), 1.0 / values, groups, context)
 
 
+def even_curvatures(dim: int, condition: float) -> Tensor:
+    """(dim,), from 1 to the condition number, evenly in their logarithm."""
+    return condition ** (torch.arange(dim, dtype=torch.float64) / max(1, dim - 1))
+
+
 def _gaussian(target: Target, context: Context) -> Case:
-    rank = torch.arange(target.dim, dtype=torch.float64) / max(1, target.dim - 1)
-    curvatures, identity = target.condition**rank, torch.eye(target.dim, dtype=torch.float64)
+    curvatures, identity = even_curvatures(target.dim, target.condition), torch.eye(target.dim, dtype=torch.float64)
     potential = Quadratic(torch.zeros_like(curvatures), curvatures).to(context.device, context.dtype)
     return Case(potential, torch.zeros_like(curvatures), identity, curvatures, identity, is_gaussian=True)
 
