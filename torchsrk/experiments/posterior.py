@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ..tuning import TuningReport
+from ..sampling import Run
+from ..tuning import Tuning
 from .base import Row
 from .plots import COLORS, panels, save
 
@@ -39,9 +40,12 @@ class PosteriorSummary:
         return not self.troubles
 
 
-def summarized(parameters: Tensor, names: Sequence[str], report: TuningReport) -> PosteriorSummary:
-    """Of draws (draws, particles, parameters), and the report of the plan that made them."""
-    values = parameters.double().cpu().numpy()
+def summarized(
+    run: Run, tuning: Tuning, parameters: Callable[[Tensor], Tensor], names: Sequence[str]
+) -> PosteriorSummary:
+    """Of a run of a plan; ``parameters`` are read of its positions, (..., dim) to (..., parameters)."""
+    assert run.trajectory is not None
+    values, report = parameters(run.trajectory).double().cpu().numpy(), tuning.report
     return PosteriorSummary(
         rows=[_row(name, values[..., i]) for i, name in enumerate(names)],
         diagnosis=str(report),
@@ -97,6 +101,7 @@ def _figure(file: Any, values: Any, names: Sequence[str]) -> None:
         trace.fill_between(number, means - 2.0 * errors, means + 2.0 * errors, color=COLORS[0], alpha=0.25, linewidth=0)
         trace.plot(number, means, color=COLORS[0], marker="o" if draws <= 50 else None, markersize=3)
         trace.axhline(values_of.mean(), color="black", linewidth=0.8, linestyle=":")
+        trace.set_xlim(0.5, draws + 0.5)
         trace.xaxis.get_major_locator().set_params(integer=True)
     axes[0].set_title("marginals; 5, 50 and 95 %", fontsize=10)
     axes[1].set_title(f"means of {particles} particles, ± 2 standard errors", fontsize=10)

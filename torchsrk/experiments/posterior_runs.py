@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 import warnings
@@ -29,6 +28,7 @@ from .user_code import Given, TargetError, target_at, users_code
 
 _MOST_PIECES = 100  # a kill loses at most a hundredth of the draws, and a folder has few files
 _LOOKED_AT = 16  # points whose densities tell a target from another
+_ROUNDING = 1000.0  # epsilons, between densities of the same points on two machines
 _SUMMARY = "summary.md"
 
 
@@ -142,7 +142,8 @@ def _planned(posterior: DiffusionDistribution, folder: RunFolder, target: str) -
     with users_code(target):
         posterior.load_state_dict(kept["posterior"])
         seen, now = kept["log_densities"], _log_densities(posterior, posterior.tuning)
-    if not torch.allclose(now, seen, rtol=math.sqrt(torch.finfo(seen.dtype).eps), equal_nan=True):
+    rounding = _ROUNDING * torch.finfo(seen.dtype).eps
+    if not torch.allclose(now, seen, rtol=rounding, atol=rounding, equal_nan=True):
         raise FolderError(
             f"{folder.path} holds a plan for another target: log densities at the same points differ. Give another "
             "--output, or the code and data of before (random data want a seed)"
@@ -195,8 +196,8 @@ def _written(
     assert run.trajectory is not None
     with users_code(target):
         points = posterior.constrain(run.trajectory)
-    summary = summarized(points.flatten(2) if points.ndim > 2 else points.unsqueeze(-1), names, plan.report)
-    draws = folder.write("draws.safetensors", save({"draws": points.contiguous()}))
+    summary = summarized(run, plan, lambda x: posterior.constrain(x).reshape(*x.shape[:-1], -1), names)
+    draws = folder.write("draws.safetensors", save({"draws": points.cpu().contiguous()}))
     plan_file = folder.path / "plan.safetensors"
     save_checkpoint(plan_file, plan.state_dict())
     table = folder.write_table("summary", summary.rows)
