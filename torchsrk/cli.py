@@ -38,7 +38,8 @@ NAME is a torchsrk Potential, a torch distribution, an nn.Module or a function o
 shape of its points by --dim or by its own attribute `dim` or `event_shape`, and if it likes its `support` (of
 torch.distributions.constraints, by default all of space) and the `names` of its parameters.
 
-A YAML file names a potential of this package, `target: {"|".join(NAMES)}`, and its numbers; it can't name code.
+A YAML file names a potential of this package, and its numbers; it can't name code:
+target: {"|".join(NAMES)}
 
 DIR gets summary.md and summary.csv (means, standard deviations, quantiles; whether to trust them), posterior.png,
 draws.safetensors (draws, particles, ...), plan.safetensors, config.yaml and provenance.json. Killed at any moment, the
