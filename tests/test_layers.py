@@ -22,7 +22,17 @@ ALLOWED = {
     "compiled": {"brownian"},
     "sampling": {"compiled", "integrators", "sde", "potentials", "brownian", "blocks", "recompute", "transforms"},
     "coupling": {"integrators", "sde", "brownian", "blocks"},
-    "tuning": {"coupling", "sampling", "integrators", "sde", "potentials", "brownian", "blocks", "transforms"},
+    "tuning": {
+        "targets",
+        "coupling",
+        "sampling",
+        "integrators",
+        "sde",
+        "potentials",
+        "brownian",
+        "blocks",
+        "transforms",
+    },
     "targets": {"integrators", "sde", "potentials"},
     "distributions": {
         *("tuning", "targets", "sampling", "integrators", "sde", "potentials", "brownian", "starts", "transforms"),

@@ -5,9 +5,10 @@ import math
 
 import pytest
 import torch
-from torch.distributions import Gamma, constraints
+from torch.distributions import Gamma, Normal, constraints
 
 from torchsrk.distributions import DiffusionDistribution
+from torchsrk.starts import spread_over
 
 
 def gamma_posterior(**options):
@@ -78,8 +79,69 @@ def test_numbers_that_do_not_go_together(options, message):
         gamma_posterior(**options)
 
 
-def test_a_batch_is_not_tuned_and_given_numbers_have_no_tuning():
-    with pytest.raises(ValueError, match="one target is tuned at a time"):
-        DiffusionDistribution(Gamma(torch.ones(3), 1.0))
+def test_targets_of_a_batch_have_plans_of_their_own():
+    """Normals whose scales are 1e6 apart, and a Gamma law beside a nearly normal one, all tuned together."""
+    loc, scale = torch.tensor([[0.0, 5.0, -300.0]]), torch.tensor([[1e-3], [1e3]])
+    normals = DiffusionDistribution(Normal(loc, scale), seed=0)
+    draws = normals.sample((4000,))
+    assert draws.shape == (4000, 2, 3)
+    assert float(((draws.mean(0) - loc) / scale).abs().max()) < 0.1
+    assert float((draws.std(0) / scale - 1.0).abs().max()) < 0.05
+    assert len(normals.tuning.reports) == 6
+    assert normals.tuning.trusted, normals.tuning.troubles
+    gammas = Gamma(torch.tensor([2.0, 100.0]), 1.0)
+    skewed = DiffusionDistribution(gammas, seed=0, compile="auto")
+    draws = skewed.expand((2, 2)).sample((3000,))
+    assert draws.shape == (3000, 2, 2)
+    assert float(((draws.mean(0) - gammas.mean) / gammas.stddev).abs().max()) < 0.1
+    assert float((draws.std(0) / gammas.stddev - 1.0).abs().max()) < 0.06
+    assert not torch.equal(draws[:, 0], draws[:, 1])
+    first, second = skewed.tuning.potential.scale.times(torch.ones(2, 1)).flatten().tolist()
+    assert first != second
+
+
+def test_a_target_of_a_batch_that_can_not_be_sampled_is_named():
+    precision = torch.tensor([[1.0, 2.0], [0.0, 3.0]])
+
+    def log_density(x):
+        return -0.5 * precision * x.squeeze(-1).square()
+
+    batch = DiffusionDistribution(log_density, event_shape=(1,), batch_shape=(2, 2), seed=0, particles=100)
+    with pytest.raises(ValueError, match=r"target \(1, 0\) of the batch: the density does not depend on coordinate 0"):
+        batch.sample()
+
+
+def test_a_batch_goes_on_from_its_state():
+    options = {"seed": 3, "particles": 100}
+    batch, other = (DiffusionDistribution(Gamma(torch.tensor([2.0, 9.0]), 1.0), **options) for _ in range(2))
+    batch.sample((3,))
+    other.load_state_dict(batch.state_dict())
+    assert torch.equal(batch.sample((250,)), other.sample((250,)))
+    assert batch.rsample((5,)).shape == (5, 2)
+    with pytest.raises(ValueError, match="batch shape"):
+        DiffusionDistribution(Gamma(torch.ones(3), 1.0), seed=3).load_state_dict(batch.state_dict())
+
+
+def test_draws_of_one_target_are_spread_over_a_batch():
+    """Every number of a (draws · copies, *own) block is found once, under its own target."""
+    points = torch.arange(2 * 12 * 3).reshape(24, 3, 1)
+    spread = spread_over(points, 2, torch.Size((3, 1)), torch.Size((4, 3, 3)))
+    assert spread.shape == (2, 4, 3, 3)
+    assert sorted(spread.flatten().tolist()) == list(range(72))
+    assert bool((spread % 3 == torch.arange(3).reshape(3, 1)).all())
+
+
+def test_given_numbers_have_no_tuning():
     with pytest.raises(ValueError, match="there is no tuning"):
         DiffusionDistribution(Gamma(3.0, 1.0), step_size=0.1, num_steps=5).diagnose()
+
+
+def test_data_in_double_precision_is_not_looked_at_in_single():
+    data = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
+    with_double = DiffusionDistribution(lambda x: -(x - data).square().sum(-1), event_shape=(3,), seed=0, particles=100)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        assert with_double.sample((10,)).dtype == torch.float64
+    finally:
+        torch.set_default_dtype(before)

@@ -25,24 +25,24 @@ def coupled_positions(
     seed: int,
     first_step: int = 0,
 ) -> Tensor:
-    """Positions (periods, levels, particles, dim) of chains with steps h, 2h, 4h and so on, from x0 (particles, dim).
+    """Positions (periods, levels, *particles, dim) of chains with steps h, 2h, 4h and so on, from x0 (*particles, dim).
 
     All start with the same velocities, and the increments of long steps are composed of those of short ones. A period
     is the longest step; positions are those at its end. One that needs the noise of the step after it (as
     Leimkuhler-Matthews' does) has it from the same path.
     """
     longest = 2 ** (levels - 1)
-    check_range(seed, first_step, (periods + 1) * longest, 0, len(x0))
+    check_range(seed, first_step, (periods + 1) * longest, 0, math.prod(x0.shape[:-1]))
     blocks = Blocks(x0, None, divisible=True)
 
     def run(x: Tensor, row: int) -> Tensor:
         with torch.no_grad():
             chains = _Chains(sde, integrator, step_size, levels, x, seed, row, first_step)
             kept = chains.positions(periods)
-        return kept.permute(2, 0, 1, 3)
+        return kept.movedim(2, 0)
 
     with blocks.threads():
-        return blocks.map(run, x0.detach()).permute(1, 2, 0, 3)
+        return blocks.map(run, x0.detach()).movedim(0, 2)
 
 
 class _Chains:
@@ -61,9 +61,10 @@ class _Chains:
     ) -> None:
         self.sde, self.scheme, self.step_size, self.first_step = sde, scheme, step_size, first_step
         shape = (*x.shape[:-1], sde.brownian_dim(x))
-        self.noise = FreshNoise(seed, shape, dtype=x.dtype, device=x.device, first_particle=row)
+        particle = row * math.prod(x.shape[1:-1])
+        self.noise = FreshNoise(seed, shape, dtype=x.dtype, device=x.device, first_particle=particle)
         self.states = [
-            scheme.init(sde, 0.0, x, step_size * 2**level, start_normals(seed, first_step, row))
+            scheme.init(sde, 0.0, x, step_size * 2**level, start_normals(seed, first_step, particle))
             for level in range(levels)
         ]
         self.waiting: list[Increment | None] = [None] * levels

@@ -16,7 +16,7 @@ from .integrators import Integrator, integrator_named
 from .potentials import Potential, UnconstrainedPotential
 from .potentials.angles import is_angle, wrapped
 from .sampling import check_step_size, integrate, sample
-from .starts import drawn_starts, given_starts, with_more_dimensions
+from .starts import drawn_starts, given_starts, spread_over, with_more_dimensions
 from .targets import Target, described, diffusion_for, has_corner, potential_of, tensor_of
 from .transforms import is_transformed, outside_transforms
 from .tuning import Tuning, TuningReport
@@ -195,7 +195,7 @@ class DiffusionDistribution(Distribution):
         return new
 
     def _expanded_with_plan(self, new: DiffusionDistribution, batch_shape: Size) -> DiffusionDistribution:
-        """Entries of the batch are one target: they share its plan, and draw from it one after another."""
+        """Entries of the new batch are targets of the old: they share a plan, and draw from it one after another."""
         assert self._tuned is not None
         vars(new).update(vars(self))
         if isinstance(self.target, Distribution):
@@ -291,33 +291,31 @@ class DiffusionDistribution(Distribution):
         return points.reshape(self._extended_shape(sample_shape))
 
     def _draw_tuned(self, chains: TunedChains, sample_shape: Size, seed: int, differentiable: bool) -> Tensor:
-        shape = self._extended_shape(sample_shape)
-        count = math.prod(sample_shape) * math.prod(self.batch_shape)
+        draws, targets = math.prod(sample_shape), math.prod(chains.batch_shape)
+        count = draws * math.prod(self.batch_shape) // targets if targets else 0
         if count == 0:
-            return tensor_of(self.target).new_empty(shape)
+            return tensor_of(self.target).new_empty(self._extended_shape(sample_shape))
         if differentiable:
             kept = chains.rdraw(count, seed, progress=self.progress)
             self._check_corner(kept)
         else:
             kept = chains.draw(count, seed, compile=self.compile, progress=self.progress)
-        return self.constrain(kept).reshape(shape)
+        points = spread_over(self.constrain(kept), draws, chains.batch_shape, self.batch_shape)
+        return points.reshape(self._extended_shape(sample_shape))
 
     def _chains_to_tune(self) -> TunedChains:
-        if len(self.batch_shape):
-            raise ValueError(
-                f"one target is tuned at a time, and this is a batch of shape {tuple(self.batch_shape)}: give "
-                "step_size and num_steps, or make a distribution for each target"
-            )
-
         def start(seed: int) -> Tensor | None:
             like = tensor_of(self.target)
             if self.initial is not None:
                 return self._unconstrain(self._initial_points(self.particles, seed))
-            drawn = draw_uniform((self.particles, self._dim()), seed=seed, stream=Stream.START, device=like.device)
+            shape = (self.particles, *self.batch_shape, self._dim())
+            flat = (math.prod(shape[:-1]), shape[-1])
+            drawn = draw_uniform(flat, seed=seed, stream=Stream.START, device=like.device).reshape(shape)
             return (4.0 * drawn - 2.0).to(like.dtype)
 
         options = {"particles": self.particles, "tolerance": self.tolerance, "integrator": self.integrator}
-        return TunedChains(self._potential, start, compile=self.compile, progress=self.progress, **options)
+        options |= {"compile": self.compile, "progress": self.progress}
+        return TunedChains(self._potential, start, self.batch_shape, **options)
 
     def _run(self, start: Tensor, state: Tensor | None, seed: int, differentiable: bool) -> tuple[Tensor, Tensor]:
         """The kept positions, (chain_length, chains, *batch_shape, dim), and the states at the end."""

@@ -1,4 +1,4 @@
-"""Where chains start: the shapes of points given or drawn."""
+"""The shapes of points: where chains start, given or drawn, and draws of targets that stand for several."""
 
 from __future__ import annotations
 
@@ -41,3 +41,13 @@ def given_starts(initial: Tensor, chains: int, shape: Size) -> Tensor:
 def with_more_dimensions(tensor: Tensor, count: int) -> Tensor:
     """So many dimensions of size 1 after the first, which holds the chains."""
     return tensor.reshape(tensor.shape[:1] + (1,) * count + tensor.shape[1:])
+
+
+def spread_over(points: Tensor, draws: int, own: Size, batch_shape: Size) -> Tensor:
+    """Points (draws · copies, *own, *event) as (draws, *batch_shape, *event), where ``own`` broadcasts to the batch."""
+    event, rank = points.shape[1 + len(own) :], len(batch_shape)
+    own = Size((1,) * (rank - len(own)) + tuple(own))
+    copies = [size // single for size, single in zip(batch_shape, own, strict=True)]
+    split = points.reshape(draws, *copies, *own, *event)
+    pairs = [axis for i in range(rank) for axis in (1 + i, 1 + rank + i)]
+    return split.permute(0, *pairs, *range(1 + 2 * rank, split.ndim)).reshape(draws, *batch_shape, *event)

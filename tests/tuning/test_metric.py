@@ -3,12 +3,9 @@
 import pytest
 import torch
 
-from torchsrk.potentials import FunctionPotential
 from torchsrk.potentials.affine import Diagonal, LowRank, Triangular
 from torchsrk.tuning.ensemble import Ensemble
 from torchsrk.tuning.metric import dense_metric, diagonal_metric, divergence, whitened
-
-FLAT = FunctionPotential(lambda x: x.sum(-1))
 
 
 def gaussian(dim, kappa, seed=0):
@@ -31,7 +28,8 @@ def far_ensemble(precision, mean, particles, seed=1):
 def test_a_gaussian_is_known_exactly_from_particles_that_are_elsewhere(dim, particles):
     precision, mean = gaussian(dim, 1e4)
     ensemble = far_ensemble(precision, mean, particles)
-    loc, scale = dense_metric(ensemble)
+    found = dense_metric(ensemble)
+    loc, scale = found.loc, found.scale
     assert isinstance(scale, Triangular)
     whitened_precision = scale.factor.mT @ precision @ scale.factor
     # Exact but for rounding, which the squares of condition numbers make large: 1e4 here, and that of 32 particles.
@@ -43,21 +41,21 @@ def test_the_diagonal_is_exact_where_the_target_is():
     spectrum = torch.tensor([1.0, 1e3, 1e-4], dtype=torch.float64)
     mean = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
     ensemble = far_ensemble(torch.diag(spectrum), mean, 500)
-    loc, scale = diagonal_metric(ensemble)
-    torch.testing.assert_close(scale.diagonal, spectrum.rsqrt())
-    torch.testing.assert_close(loc, mean)
-    assert divergence((loc, scale), ensemble) < 1e-18
+    found = diagonal_metric(ensemble)
+    torch.testing.assert_close(found.scale.diagonal, spectrum.rsqrt())
+    torch.testing.assert_close(found.loc, mean)
+    assert divergence(found, ensemble) < 1e-18
 
 
 def test_the_form_is_the_one_that_others_confirm():
     precision, mean = gaussian(20, 100.0)
-    dense = whitened(FLAT, far_ensemble(precision, mean, 200))
+    dense = whitened(far_ensemble(precision, mean, 200))
     assert isinstance(dense.scale, Triangular)
     # Fewer particles than dimensions can't tell a dense metric; noise makes diagonal ones of what is diagonal.
     generator = torch.Generator().manual_seed(3)
     x = torch.randn(60, 100, generator=generator, dtype=torch.float64)
     noise = 0.5 * torch.randn(60, 100, generator=generator, dtype=torch.float64)
-    alone = whitened(FLAT, Ensemble(x, x[:, 0], x + noise))
+    alone = whitened(Ensemble(x, x[:, 0], x + noise))
     assert isinstance(alone.scale, Diagonal)
 
 
@@ -68,7 +66,7 @@ def test_few_directions_are_found_among_many():
     precision = torch.eye(200, dtype=torch.float64) + (directions * torch.tensor([-0.99, 99.0])) @ directions.mT
     normals = torch.randn(100, 200, generator=generator, dtype=torch.float64)
     x = torch.linalg.solve_triangular(torch.linalg.cholesky(precision).mT, normals.mT, upper=True).mT
-    potential = whitened(FLAT, Ensemble(x, x[:, 0], x @ precision))
+    potential = whitened(Ensemble(x, x[:, 0], x @ precision))
     assert isinstance(potential.scale, LowRank)
     columns = potential.scale.times(torch.eye(200, dtype=torch.float64))  # row i: S e_i
     condition = torch.linalg.cond(columns @ precision @ columns.mT)
@@ -79,6 +77,6 @@ def test_a_few_huge_gradients_do_not_spoil_it():
     precision, mean = gaussian(5, 10.0)
     ensemble = far_ensemble(precision, mean, 1000)
     ensemble.gradient[:10] *= 1e6
-    _, scale = dense_metric(ensemble)
+    scale = dense_metric(ensemble).scale
     condition = torch.linalg.cond(scale.factor.mT @ precision @ scale.factor)
     assert condition < 2.0  # 1e12 or so without weights

@@ -91,6 +91,6 @@ class Capped(Integrator):
 _FACTS = frozenset(
     (
         *("name", "strong_order", "strong_order_additive", "law_order", "noise_types", "serves", "needs"),
-        *("position_needs", "differentiable", "equal_steps", "gradients_per_step"),
+        *("position_needs", "differentiable", "equal_steps", "gradients_per_step", "is_for"),
     )
 )

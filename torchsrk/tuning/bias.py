@@ -97,14 +97,13 @@ def step_size_bias(
         seed=seed,
         first_step=first_step,
     )
-    return bias_of(kept, scheme, step_size, parameters)
+    return bias_of(kept if parameters is None else parameters(kept), scheme, step_size)
 
 
-def bias_of(kept: Tensor, scheme: Integrator, step_size: float, parameters: Parameters | None = None) -> StepBias:
-    """The bias, from coupled positions (periods, levels, particles, dim)."""
+def bias_of(theta: Tensor, scheme: Integrator, step_size: float) -> StepBias:
+    """The bias, from parameters (periods, levels, particles, parameters) of coupled chains."""
     order = _law_order(scheme)
-    late = kept[len(kept) // 2 :]
-    theta = late if parameters is None else parameters(late)
+    theta = theta[len(theta) // 2 :]
     centre, scale = theta[:, 0].mean((0, 1)), theta[:, 0].std((0, 1)).clamp_min(torch.finfo(theta.dtype).tiny)
     standard = (theta - centre) / scale
     # Averages over time of every particle: (levels, particles, 2·parameters). d sd/sd is half of d var/var.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Size, Tensor
 
 from ..brownian.noise import derive_seed
 from ..potentials import Potential
@@ -20,15 +20,18 @@ _FORGETTING = 5  # lengths that a differentiable chain runs, so that its start t
 
 
 class TunedChains:
-    """An ensemble of chains of one potential, tuned at the first draw and whenever the density has changed.
+    """An ensemble of chains of a potential, tuned at the first draw and whenever the density has changed.
 
     Args:
-        start: a seed to starting points (particles, dim), or None where tuning chooses them.
+        start: a seed to starting points (particles, *batch_shape, dim), or None where tuning chooses them.
+        batch_shape: that of a potential which is a batch of targets.
         options: for ``tune``.
     """
 
-    def __init__(self, potential: Potential, start: Callable[[int], Tensor | None], **options: Any) -> None:
-        self.potential, self.start, self.options = potential, start, options
+    def __init__(
+        self, potential: Potential, start: Callable[[int], Tensor | None], batch_shape: Size, **options: Any
+    ) -> None:
+        self.potential, self.start, self.batch_shape, self.options = potential, start, batch_shape, options
         self.tuning: Tuning | None = None
         self.states: Tensor | None = None
         self._seen: Tensor | None = None
@@ -36,17 +39,16 @@ class TunedChains:
     def tuned(self, seed: int) -> Tuning:
         """The plan, made now if there is none or if the density is another one."""
         if self.tuning is None:
-            self._take(tune(self.potential, seed=seed, start=self.start(seed), **self.options))
+            self._tune(seed, self.start(seed))
         elif self._has_changed():
             assert self.states is not None
             dim = self.tuning.potential.loc.shape[-1]
-            where = self.tuning.potential.outward(self.states[:, :dim])
-            self._take(tune(self.potential, seed=seed, start=where, **self.options))
+            self._tune(seed, self.tuning.potential.outward(self.states[..., :dim]))
         assert self.tuning is not None
         return self.tuning
 
     def draw(self, count: int, seed: int, *, compile: bool | Literal["auto"], progress: bool) -> Tensor:
-        """So many draws, (count, dim)."""
+        """So many draws, (count, *batch_shape, dim)."""
         plan = self.tuned(derive_seed(seed, 0))
         assert self.states is not None
         chains = min(count, len(self.states))
@@ -54,7 +56,7 @@ class TunedChains:
         rounds = -(-count // chains)
         run = sample(
             plan.sde,
-            state[:, :dim].contiguous(),
+            state[..., :dim].contiguous(),
             state=state,
             integrator=plan.integrator,
             step_size=plan.step_size,
@@ -69,7 +71,7 @@ class TunedChains:
         return plan.potential.outward(run.trajectory.flatten(0, 1)[:count])
 
     def rdraw(self, count: int, seed: int, *, progress: bool) -> Tensor:
-        """Draws (count, dim) whose gradients reach the density's parameters, at most one of every chain."""
+        """Draws (count, *batch_shape, dim), at most one a chain, whose gradients reach the density's parameters."""
         plan = self.tuned(derive_seed(seed, 0))
         assert self.states is not None
         if count > len(self.states):
@@ -77,7 +79,7 @@ class TunedChains:
                 f"rsample draws once of every chain, and there are {len(self.states)}: give particles={count} or more"
             )
         steps, dim = _FORGETTING * plan.length, plan.potential.loc.shape[-1]
-        start = self.states[:count, :dim].contiguous()
+        start = self.states[:count, ..., :dim].contiguous()
         times = [0.0, steps * plan.step_size]
         options: dict[str, Any] = {"integrator": plan.integrator, "step_size": plan.step_size, "progress": progress}
         options |= {"seed": derive_seed(seed, 1), "recompute": not is_transformed()}
@@ -85,7 +87,7 @@ class TunedChains:
 
     def shared(self) -> TunedChains:
         """The same plan with chains that go on by themselves."""
-        twin = TunedChains(self.potential, self.start, **self.options)
+        twin = TunedChains(self.potential, self.start, self.batch_shape, **self.options)
         twin.tuning, twin._seen = self.tuning, self._seen
         twin.states = None if self.states is None else self.states.clone()
         return twin
@@ -104,13 +106,15 @@ class TunedChains:
         if not isinstance(state, dict) or set(state) != {"plan", "states", "seen"}:
             raise ValueError("expected the plan, states and seen energies that state_dict gives of tuned chains")
         dim, loc = self.potential.dim, state["plan"]["loc"]
-        if loc.shape != (dim,):
-            raise ValueError(f"this density has dimension {dim}; the plan is one for {tuple(loc.shape)}")
+        if loc.shape != (*self.batch_shape, dim):
+            batch = f" and batch shape {tuple(self.batch_shape)}" if self.batch_shape else ""
+            raise ValueError(f"this density has dimension {dim}{batch}; the plan is one for {tuple(loc.shape)}")
         self.tuning = Tuning.restored(self.potential, state["plan"], self.options.get("integrator", "baoab"))
         self.states, self._seen = state["states"], state["seen"]
 
-    def _take(self, tuning: Tuning) -> None:
-        self.tuning, self.states = tuning, tuning.state
+    def _tune(self, seed: int, start: Tensor | None) -> None:
+        self.tuning = tune(self.potential, seed=seed, start=start, batch_shape=self.batch_shape, **self.options)
+        self.states = self.tuning.state
         self._seen = self._look()
 
     def _look(self) -> Tensor:
@@ -123,6 +127,6 @@ class TunedChains:
         """Whether energies are others than when it was tuned, beyond rounding and a constant."""
         assert self._seen is not None
         change = self._look() - self._seen
-        off = (change - change.mean()).abs().max()
+        off = (change - change.mean(0)).abs().max()  # a constant for every target of a batch
         rounding = math.sqrt(torch.finfo(change.dtype).eps) * (1.0 + float(self._seen.abs().max()))
         return not float(off) <= rounding

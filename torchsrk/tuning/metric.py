@@ -10,23 +10,43 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ..potentials.affine import AffinePotential, Diagonal, LowRank, Scale, Triangular
-from ..potentials.base import Potential
+from ..potentials.affine import Diagonal, LowRank, Scale, Triangular
 from .ensemble import Ensemble
 
 _RANK = 32  # directions of a low-rank metric that come from positions, and as many from gradients
 _TINY = 1e-13  # of the largest eigenvalue: what rounding leaves of the least
 
-Coordinates = tuple[Tensor, Scale]  # where z = 0 is, and S with SSᵀ = Σ
+
+@dataclass(frozen=True)
+class Coordinates:
+    """z with x = loc + S z, where SSᵀ = Σ."""
+
+    loc: Tensor
+    scale: Scale
+
+    def outward(self, z: Tensor) -> Tensor:
+        """x, (..., dim)."""
+        return self.loc + self.scale.times(z)
+
+    def inward(self, x: Tensor) -> Tensor:
+        """z, (..., dim)."""
+        return self.scale.solve(x - self.loc)
+
+    def pull(self, gradient: Tensor) -> Tensor:
+        """The gradient by z of what has this gradient by x."""
+        return self.scale.transposed(gradient)
+
+
 Form = Callable[[Ensemble], Coordinates]
 
 
-def whitened(potential: Potential, ensemble: Ensemble, held_out: Ensemble | None = None) -> AffinePotential:
-    """The potential in coordinates in which particles and their gradients have one scale in all directions.
+def whitened(ensemble: Ensemble, held_out: Ensemble | None = None) -> Coordinates:
+    """Coordinates in which particles and their gradients have one scale in all directions.
 
     The form of the metric (diagonal, low rank, dense) is that which does best on ``held_out``, if that is given, or on
     every other particle, made from the rest.
@@ -34,22 +54,20 @@ def whitened(potential: Potential, ensemble: Ensemble, held_out: Ensemble | None
     dtype = ensemble.x.dtype
     ensemble = _in_double(ensemble)  # what float32 can't tell apart here, it can hold
     if held_out is None:
-        fit, test = _rows(ensemble, slice(0, None, 2)), _rows(ensemble, slice(1, None, 2))
+        fit, test = ensemble.halves()
     else:
         fit, test = ensemble, _in_double(held_out)
     trials = [(_divergence_of(form, fit, test), form) for form in _forms(fit)]
     _, best = min(trials, key=lambda trial: trial[0])
-    loc, scale = best(ensemble)
-    if not bool(loc.isfinite().all()):
+    found = best(ensemble)
+    if not bool(found.loc.isfinite().all()):
         raise ValueError("particles and gradients have no finite spread: the density is improper, or not smooth")
-    return AffinePotential(potential, loc.to(dtype), scale.to(dtype))
+    return Coordinates(found.loc.to(dtype), found.scale.to(dtype))
 
 
 def divergence(coordinates: Coordinates, ensemble: Ensemble) -> float:
     """How far particles are from a standard normal in these coordinates: the mean of ‖Sᵀg - S⁻¹(x - μ)‖², robustly."""
-    loc, scale = coordinates
-    pull, place = scale.transposed(ensemble.gradient), scale.solve(ensemble.x - loc)
-    off = (pull - place).square().sum(-1)
+    off = (coordinates.pull(ensemble.gradient) - coordinates.inward(ensemble.x)).square().sum(-1)
     found = float(off.nan_to_num(math.inf, math.inf).clamp_max(4.0 * float(off.nanmedian())).mean())
     return found if found == found else math.inf
 
@@ -78,7 +96,7 @@ def diagonal_metric(ensemble: Ensemble) -> Coordinates:
     mean_x, spread_x = _moments(x, weights)
     mean_g, spread_g = _moments(g, weights)
     width = (spread_x.clamp_min(_TINY) / spread_g.clamp_min(_TINY)).sqrt()
-    return scale * (mean_x - width * mean_g), Diagonal(scale * width.sqrt())
+    return Coordinates(scale * (mean_x - width * mean_g), Diagonal(scale * width.sqrt()))
 
 
 def dense_metric(ensemble: Ensemble) -> Coordinates:
@@ -87,7 +105,7 @@ def dense_metric(ensemble: Ensemble) -> Coordinates:
     (mean_x, cov_x), (mean_g, cov_g) = _covariance(x, weights), _covariance(g, weights)
     sigma = _geometric(cov_x, cov_g)
     factor = scale.unsqueeze(-1) * torch.linalg.cholesky(sigma)
-    return scale * (mean_x - sigma @ mean_g), Triangular(factor)
+    return Coordinates(scale * (mean_x - sigma @ mean_g), Triangular(factor))
 
 
 def low_rank_metric(ensemble: Ensemble) -> Coordinates:
@@ -104,7 +122,7 @@ def low_rank_metric(ensemble: Ensemble) -> Coordinates:
     within = [share * (part := rows @ directions).mT @ part + (1.0 - share) * identity for rows in (rows_x, rows_g)]
     values, rotation = torch.linalg.eigh(_geometric(*within))
     made = LowRank(scale, directions @ rotation, values.sqrt())
-    return scale * mean_x - made.times(made.transposed(mean_g / scale)), made
+    return Coordinates(scale * mean_x - made.times(made.transposed(mean_g / scale)), made)
 
 
 def _geometric(cov_x: Tensor, cov_g: Tensor) -> Tensor:
@@ -145,10 +163,6 @@ def _covariance(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     covariance = rows.mT @ rows
     ridge = _TINY * float(covariance.diagonal().mean())
     return mean, covariance + torch.diag_embed(torch.full_like(mean, ridge))
-
-
-def _rows(ensemble: Ensemble, rows: slice) -> Ensemble:
-    return Ensemble(ensemble.x[rows], ensemble.energy[rows], ensemble.gradient[rows])
 
 
 def _in_double(ensemble: Ensemble) -> Ensemble:

@@ -8,14 +8,14 @@ a funnel, and all would meet in one point.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from .ensemble import Ensemble, Evaluator
+from .ensemble import HALVES, Ensemble
 from .metric import whitened
+from .requests import Asking, Points, Show
 
 _MEMORY = 8  # pairs of steps and changes of gradients
 _ARRIVED = 2.0  # λ²/dim up to which a particle has arrived
@@ -36,26 +36,28 @@ class Reached:
     restarted: float
 
 
-def reach(evaluate: Evaluator, x: Tensor, *, seed: int, show: Callable[[str], None]) -> Reached:
+def reach(x: Tensor, *, seed: int) -> Asking[Reached]:
     """Particles from x (particles, dim), taken to the typical set.
 
     Raises:
         ValueError: the density is finite at no particle, or is the same at all of them.
     """
-    ensemble = _with_density(evaluate(x), seed)
+    ensemble = _with_density((yield Points(x)), seed)
     descent = _Descent(ensemble)
     half = 0
     for rounds in range(_MOST_STEPS):
         if rounds < 4 or rounds % 4 == 0:
-            descent.see(evaluate)
+            descent.see()
         far = descent.aim()
         share = float(far.double().mean())
-        show(f"{1.0 - share:.0%} of the particles have arrived")
+        yield Show(f"{1.0 - share:.0%} of the particles have arrived")
         half = rounds if share > 0.5 else half
         # The last few may take very long; what they would find, others have found.
         if share <= _LEFT or (share < 0.1 and rounds >= 4 * half + 30):
             break
-        descent.step(evaluate, far.nonzero().squeeze(-1))
+        rows = far.nonzero().squeeze(-1)
+        move = descent.move(rows)
+        descent.moved(rows, move, (yield Points(descent.ensemble.x[rows] + move)))
     if share > 0.9:
         raise ValueError(
             f"after {rounds + 1} rounds of descent {share:.0%} of the particles have found no bottom: the density "
@@ -105,13 +107,12 @@ class _Descent:
         self.failures = torch.zeros(particles, dtype=torch.long, device=like.device)
         self.sign_steps = like.new_full((particles, dim), _FIRST_SIGN_STEP)
 
-    def see(self, evaluate: Evaluator) -> None:
+    def see(self) -> None:
         """Take the ensemble's metric anew; every half has that of the other."""
-        halves = [slice(0, None, 2), slice(1, None, 2)]
-        parts = [Ensemble(self.ensemble.x[h], self.ensemble.energy[h], self.ensemble.gradient[h]) for h in halves]
+        parts = self.ensemble.halves()
         self.metrics = [
-            (own, whitened(evaluate.potential, fit, held_out=test).scale)
-            for own, fit, test in zip(halves, reversed(parts), parts, strict=True)
+            (own, whitened(fit, held_out=test).scale)
+            for own, fit, test in zip(HALVES, reversed(parts), parts, strict=True)
         ]
 
     def preconditioned(self, g: Tensor) -> Tensor:
@@ -138,24 +139,29 @@ class _Descent:
         self.direction, self.slope = self.direction * share.unsqueeze(-1), self.slope * share
         return far
 
-    def step(self, evaluate: Evaluator, rows: Tensor) -> None:
-        """One trial of the given particles, kept where the energy falls."""
-        now = self.ensemble
-        x, energy, gradient = now.x[rows], now.energy[rows], now.gradient[rows]
-        by_sign = self.failures[rows] >= _PATIENCE
-        move = torch.where(
-            by_sign.unsqueeze(-1),
-            -self.sign_steps[rows] * gradient.sign(),
+    def move(self, rows: Tensor) -> Tensor:
+        """Where the given particles try to go, (rows, dim)."""
+        return torch.where(
+            self._by_sign(rows).unsqueeze(-1),
+            -self.sign_steps[rows] * self.ensemble.gradient[rows].sign(),
             self.length[rows].unsqueeze(-1) * self.direction[rows],
         )
-        trial = evaluate(x + move)
+
+    def moved(self, rows: Tensor, move: Tensor, trial: Ensemble) -> None:
+        """What they found there, kept where the energy falls."""
+        now = self.ensemble
+        x, energy, gradient = now.x[rows], now.energy[rows], now.gradient[rows]
         better = trial.energy < energy
+        by_sign = self._by_sign(rows)
         self._remember(rows, move, trial.gradient - gradient, better)
         self._adjust(rows, trial, energy, gradient, better, by_sign)
         keep = better.unsqueeze(-1)
         now.x[rows] = torch.where(keep, trial.x, x)
         now.energy[rows] = torch.where(better, trial.energy, energy)
         now.gradient[rows] = torch.where(keep, trial.gradient, gradient)
+
+    def _by_sign(self, rows: Tensor) -> Tensor:
+        return self.failures[rows] >= _PATIENCE
 
     def _local(self, g: Tensor) -> Tensor:
         """Hg by the two loops of L-BFGS, from the ensemble's metric."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,11 +11,10 @@ from torch import Tensor
 from ..brownian.noise import derive_seed
 from ..integrators import BAOAB
 from ..integrators.capped import Capped
-from ..sampling import sample
-from ..sde import UnderdampedLangevin
-from .ensemble import Ensemble, Evaluator
+from .ensemble import HALVES, Ensemble
 from .metric import whitened
 from .reach import left_behind
+from .requests import Asking, Chain, Points, Show
 
 FRICTION = 2.0  # while particles settle: critical for a whitened Gaussian, so that nothing overshoots
 _FIRST_STEP, _LARGEST_STEP, LEAST_STEP = 0.35, 0.7, 0.03
@@ -58,14 +55,7 @@ class Settled:
     calm: bool
 
 
-def settle(
-    evaluate: Evaluator,
-    ensemble: Ensemble,
-    *,
-    seed: int,
-    compile: bool | Literal["auto"] = False,
-    show: Callable[[str], None],
-) -> Settled:
+def settle(ensemble: Ensemble, *, seed: int) -> Asking[Settled]:
     """Run windows until particles have forgotten where they were at half the time, and nothing drifts."""
     step_size, time, snapshots = _FIRST_STEP, 0.0, [(0.0, ensemble.x)]
     dim = ensemble.x.shape[-1]
@@ -73,15 +63,15 @@ def settle(
     most_drift = 3.0 + 0.5 * math.log10(2 * dim)
     for window in range(_MOST_WINDOWS):
         if window:
-            ensemble = _without_stragglers(evaluate(ensemble.x), window, dim, seed)
+            ensemble = _without_stragglers((yield Points(ensemble.x)), window, dim, seed)
         steps = 6 if window < 3 else 12
-        x, capped = _window(evaluate, ensemble, step_size, steps, seed=derive_seed(seed, window), compile=compile)
+        x, capped = yield from _window(ensemble, step_size, steps, seed=derive_seed(seed, window))
         ensemble, time = Ensemble(x, ensemble.energy, ensemble.gradient), time + steps * step_size
         snapshots.append((time, x))
         past = min(snapshots, key=lambda snapshot: abs(snapshot[0] - 0.5 * time))[1]
         memory, drift = _memory(past, x), _drift(past, x)
         most = float(memory.max())
-        show(f"window {window + 1}: memory {most:.2f}, {capped:.1%} of kicks capped")
+        yield Show(f"window {window + 1}: memory {most:.2f}, {capped:.1%} of kicks capped")
         calm = capped < _MANY_CAPPED and drift < most_drift and time >= _LEAST_TIME and most < _REMEMBERED
         if capped > _MANY_CAPPED:
             step_size = max(LEAST_STEP, 0.7 * step_size)
@@ -89,41 +79,28 @@ def settle(
             break
         if capped < _FEW_CAPPED:
             step_size = min(_LARGEST_STEP, 1.25 * step_size)
-    evaluated = evaluate(ensemble.x)
+    evaluated: Ensemble = yield Points(ensemble.x)
     evaluated = evaluated.restarted(~evaluated.finite, seed=seed, step=_MOST_WINDOWS)
     return Settled(evaluated, step_size, window + 1, time, capped, most, int(memory.argmax()), drift, calm)
 
 
-def _window(
-    evaluate: Evaluator,
-    ensemble: Ensemble,
-    step_size: float,
-    steps: int,
-    *,
-    seed: int,
-    compile: bool | Literal["auto"],
-) -> tuple[Tensor, float]:
+def _window(ensemble: Ensemble, step_size: float, steps: int, *, seed: int) -> Asking[tuple[Tensor, float]]:
     """Positions after some steps, each half in the metric of the other, and the share of capped kicks."""
-    x, capped = torch.empty_like(ensemble.x), 0.0
-    halves = [slice(0, None, 2), slice(1, None, 2)]
-    parts = [Ensemble(ensemble.x[half], ensemble.energy[half], ensemble.gradient[half]) for half in halves]
-    for number, (rows, own, other) in enumerate(zip(halves, parts, reversed(parts), strict=True)):
-        potential = whitened(evaluate.potential, other, held_out=own)
-        with evaluate.all_threads():
-            run = sample(
-                UnderdampedLangevin(potential, friction=FRICTION),
-                potential.inward(own.x),
-                integrator=Capped(BAOAB(), longest_kick(own.x.shape[-1])),
-                step_size=step_size,
-                num_steps=steps,
-                seed=seed,
-                first_particle=number * len(parts[0]),
-                check_every=steps,
-                compile=compile,
-            )
-        x[rows] = potential.outward(run.final)
-        capped += run.statistics["capped"] * len(own) / len(ensemble)
-        evaluate.gradients += (steps + 1) * len(own) / len(ensemble)
+    x, capped, parts = torch.empty_like(ensemble.x), 0.0, ensemble.halves()
+    for number, (rows, own, other) in enumerate(zip(HALVES, parts, reversed(parts), strict=True)):
+        coordinates = whitened(other, held_out=own)
+        z, shares = yield Chain(
+            z=coordinates.inward(own.x),
+            coordinates=coordinates,
+            scheme=Capped(BAOAB(), longest_kick(own.x.shape[-1])),
+            friction=FRICTION,
+            step_size=step_size,
+            steps=steps,
+            seed=seed,
+            first_particle=number * len(parts[0]),
+        )
+        x[rows] = coordinates.outward(z)
+        capped += shares["capped"] * len(own) / len(ensemble)
     return x, capped
 
 
