@@ -12,6 +12,7 @@ from ..brownian.noise import derive_seed
 from ..integrators import BAOAB
 from ..integrators.capped import Capped
 from .ensemble import HALVES, Ensemble
+from .length import correlations
 from .metric import whitened
 from .reach import left_behind
 from .requests import Asking, Chain, Points, Show
@@ -128,10 +129,8 @@ def _beyond_a_gap(energy: Tensor) -> Tensor:
 
 
 def _memory(past: Tensor, now: Tensor) -> Tensor:
-    """The correlation over particles of every coordinate then and now."""
-    before, after = past - past.mean(0), now - now.mean(0)
-    scale = (before.square().mean(0) * after.square().mean(0)).sqrt().clamp_min(torch.finfo(now.dtype).tiny)
-    return ((before * after).mean(0) / scale).abs()
+    """The correlation over particles of every coordinate, or of how far out it is, then and now."""
+    return torch.maximum(*correlations(past, now).abs().chunk(2, -1))
 
 
 def _drift(past: Tensor, now: Tensor) -> float:

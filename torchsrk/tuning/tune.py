@@ -313,7 +313,7 @@ def _choose(settled: Settled, scheme: Integrator, tolerance: float, seed: int) -
         step_size = max(0.8 * wanted, 0.25 * step_size, 0.5 * LEAST_STEP)
     # Twice the shortest step that was measured is the longest whose bias was.
     taken = min(_LARGEST_STEP, 2.0 * step_size, max(wanted, step_size))
-    forgotten, _ = memory_time(theta[:, 0], step_size * 2 ** (LEVELS - 1))
+    forgotten = memory_time(theta[:, 0], step_size * 2 ** (LEVELS - 1))
     tails = tail_shapes(theta[:, 0, :, :read].double())
     return _Chosen(coordinates, scheme, taken, bias, bias.bound(taken), forgotten, z, tails)
 
