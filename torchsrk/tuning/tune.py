@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -33,6 +33,9 @@ from .metric import whitened
 from .reach import Reached, reach
 from .report import TuningReport
 from .settle import LEAST_STEP, Settled, longest_kick, settle
+
+if TYPE_CHECKING:
+    from ..diagnostics import Diagnosis
 
 FRICTION = 1.0  # between draws: a whitened Gaussian forgets soonest
 _LARGEST_STEP = 0.6
@@ -104,6 +107,12 @@ class Tuning:
         assert run.trajectory is not None
         out = self.potential.outward
         return Run(out(run.final), out(run.trajectory), run.state, run.step, run.statistics)
+
+    def diagnose(self, run: Run, **options: Any) -> Diagnosis:
+        """What a run of this plan is worth; options are those of ``torchsrk.diagnose``."""
+        from ..diagnostics import diagnose
+
+        return diagnose(run, tuning=self, **options)
 
     def state_dict(self) -> dict[str, Any]:
         """All of it but the density, as tensors, numbers and text."""
