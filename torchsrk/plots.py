@@ -84,8 +84,9 @@ def _page(shown: int, *, traces: bool, below: int) -> tuple[Any, list[list[Any]]
 
 def _trace(axis: Any, values: Tensor, label: str, *, last: bool) -> None:
     """The mean over particles of values (draws, particles), and a standard deviation on either side."""
-    draws = torch.arange(1, len(values) + 1)
-    mean, sd = values.mean(1), values.std(1) if values.shape[1] > 1 else torch.zeros(len(values))
+    draws = range(1, len(values) + 1)
+    mean = values.mean(1).numpy()
+    sd = values.std(1).numpy() if values.shape[1] > 1 else 0.0 * mean
     axis.fill_between(draws, mean - sd, mean + sd, color=_OWN, alpha=0.25, linewidth=0.0, label="± sd over particles")
     axis.plot(draws, mean, color=_OWN, linewidth=1.2, label="mean over particles")
     axis.set_ylabel(label)
@@ -124,7 +125,7 @@ def _quantile(values: Tensor, share: float) -> float:
 
 def _rhat(axis: Any, times: Sequence[int], over_time: Tensor, labels: Sequence[str]) -> None:
     for k, label in enumerate(labels):
-        axis.plot(times, over_time[:, k], marker=".", linewidth=1.0, label=label)
+        axis.plot(times, over_time[:, k].tolist(), marker=".", linewidth=1.0, label=label)
     # What draws have that know nothing of one another.
     axis.plot(times, [math.sqrt(1.0 + 1.0 / t) for t in times], color="black", linestyle=":", label="independent draws")
     axis.set_xscale("log")
@@ -137,17 +138,26 @@ def _rhat(axis: Any, times: Sequence[int], over_time: Tensor, labels: Sequence[s
 
 def _bias(axis: Any, diagnosis: Diagnosis, labels: Sequence[str]) -> None:
     """Bars of what the step size does to means and standard deviations, with errors, and the tolerance."""
-    places = torch.arange(len(labels), dtype=torch.float64)
+    places = range(len(labels))
     for shift, key, color, label in ((-0.2, "bias_mean", _OWN, "mean"), (0.2, "bias_sd", _OTHER, "standard deviation")):
-        values, errors = (diagnosis.table[name][: len(labels)].cpu() for name in (key, f"{key}_error"))
-        axis.bar(places + shift, values, width=0.4, yerr=errors, color=color, alpha=0.6, capsize=2.0, label=label)
+        values, errors = (diagnosis.table[name][: len(labels)].tolist() for name in (key, f"{key}_error"))
+        axis.bar(
+            [place + shift for place in places],
+            values,
+            width=0.4,
+            yerr=errors,
+            color=color,
+            alpha=0.6,
+            capsize=2.0,
+            label=label,
+        )
     for side in (-1.0, 1.0):
         axis.axhline(
             side * diagnosis.tolerance, color=_ALARM, linestyle="--", label="tolerance" if side > 0.0 else None
         )
     axis.axhline(0.0, color="black", linewidth=0.6)
     axis.set_ylim(*(1.6 * side * _reach(diagnosis, len(labels)) for side in (-1.0, 1.0)))
-    axis.set_xticks(places.tolist(), labels=labels, rotation=45 if max(map(len, labels)) > 4 else 0)
+    axis.set_xticks(places, labels=labels, rotation=45 if max(map(len, labels)) > 4 else 0)
     axis.set_ylabel("bias of the step, in sd")
     axis.legend(fontsize="x-small", ncols=3, loc="upper center")
 

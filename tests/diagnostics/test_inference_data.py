@@ -30,6 +30,7 @@ def test_names_and_shapes():
     torch.testing.assert_close(torch.from_numpy(read["total"].values), DRAWS.sum(-1).T)
 
 
+@pytest.mark.filterwarnings("ignore:Passing a dict or None as alias_mapping:DeprecationWarning")
 def test_arviz_s_own_summary_and_figures():
     generator = torch.Generator().manual_seed(0)
     data = to_arviz(torch.randn(50, 4, 2, generator=generator), names=["a", "b"])

@@ -24,13 +24,17 @@ from . import findings
 from .diagnosis import Diagnosis
 from .draws import Parameters, kept_positions, named, parameters_of, read
 from .errors import MANY, standard_error
-from .inference_data import LEAST_DRAWS, ranked, ranked_chains
+from .inference_data import least_draws, ranked, ranked_chains
 from .rhat import checked_superchains, rhat_over_time
 
 _LOOKS, _EVALUATED = 32, 100_000  # draws that energies are looked at of, and positions in all
 _STARTS = 1000  # of the chains that measure a bias
 _MOST_STEPS = 2000  # of those
 _LEAST_STEPS = 16
+_FORGOTTEN = 20  # times that those chains forget where they were
+# Steps that a bias is measured with, as parts of the run's own: chains with four times a step may well be unstable
+# where those with the step are not, and one that is a quarter of it looks at none that is longer.
+_SHORTER = (1, 2, 4)
 _ROUNDING = 1e-9  # of a mean: a parameter that varies by less is constant
 
 
@@ -141,6 +145,12 @@ def _known(
     return known if parameters is not None else replace(known, parameters=parameters_of(known.potential))
 
 
+def _error_over_particles(energy: Tensor) -> Tensor:
+    """Of the mean of every draw, from energies (draws, particles); NaN of one particle."""
+    particles = energy.shape[1]
+    return energy.std(1) / math.sqrt(particles) if particles > 1 else torch.full_like(energy[:, 0], math.nan)
+
+
 def _same(x: Tensor) -> Tensor:
     return x
 
@@ -177,6 +187,7 @@ class _Look:
         self.kept = varies.nonzero().squeeze(-1)
         self.moving = tuple(self.names[k] for k in self.kept.tolist())
         ess = table["ess"][self.kept]
+        self.least_ess = float(ess.nan_to_num(1.0).min()) if len(ess) else 1.0
         times, over_time = rhat_over_time(self.theta, self.superchains)
         if len(self.kept):
             table |= self._forgetting(over_time)
@@ -199,7 +210,7 @@ class _Look:
             times=tuple(times),
             rhat_over_time=over_time,
             energy=None if evaluated is None else evaluated.energy.mean(1),
-            energy_error=None if evaluated is None else evaluated.energy.std(1) / math.sqrt(self.theta.shape[1]),
+            energy_error=None if evaluated is None else _error_over_particles(evaluated.energy),
             identities=identities,
             bias=bias,
             tolerance=self.known.tolerance,
@@ -237,8 +248,10 @@ class _Look:
             self._add(findings.forgotten(self.moving, theta, self.superchains))
         elif draws < 2:
             self.left_out.append("whether starts are forgotten: there is one draw of each particle. Keep more (thin=…)")
-        if draws < LEAST_DRAWS:
-            self.left_out.append(f"rank-normalised R-hat and ESS: they need {LEAST_DRAWS} draws of a particle")
+        if draws < least_draws(particles):
+            self.left_out.append(
+                f"rank-normalised R-hat and ESS: they need {least_draws(particles)} draws of a particle"
+            )
             return columns
         try:
             ranks = ranked(theta)
@@ -266,7 +279,10 @@ class _Look:
             return None
         bias = self._tuned_bias() or self._measured_bias()
         if bias is not None and len(self.kept):
-            self._add(findings.unbiased(self.moving, _columns(bias, lambda c: c[self.kept]), known.tolerance))
+            finding = findings.unbiased(self.moving, _columns(bias, lambda c: c[self.kept]), known.tolerance)
+            self._add(finding)
+            if finding is None:
+                self.left_out.append("the step's bias: its error is larger than it. Diagnose more particles or draws")
         return bias
 
     def _tuned_bias(self) -> StepBias | None:
@@ -286,22 +302,27 @@ class _Look:
         if is_stateful(known.sde):
             self.left_out.append("the step's bias: gradients are noisy, and their noise can't be told from it")
             return None
-        steps = min(_MOST_STEPS, max(_LEAST_STEPS, self.run.step))
-        read_as = known.parameters or _same
+        starts = known.inward(self._starts())
+        if len(starts) < MANY:
+            self.left_out.append(f"the step's bias: chains that measure it start from {MANY} draws or more")
+            return None
+        time = step_size * self._steps_to_measure()
+        tries: list[StepBias] = []
         try:
-            bias = step_size_bias(
-                known.sde,
-                known.inward(self._starts()),
-                integrator=known.scheme,
-                step_size=step_size,
-                time=steps * step_size,
-                parameters=lambda z: _rows(read_as, known.outward(z)),
-                seed=self.seed,
-            )
+            for shorter in _SHORTER:
+                tries.append(_bias_by(known.sde, starts, known, step_size, shorter, time=time, seed=self.seed))
+                if findings.plausible(tries[-1]) <= known.tolerance:
+                    break
         except ValueError as error:
             self.left_out.append(f"the step's bias: {error}")
             return None
-        return _columns(bias, torch.Tensor.double)
+        return min(tries, key=findings.plausible)
+
+    def _steps_to_measure(self) -> int:
+        """Steps in which draws are forgotten many times over, as far as the run shows; at most its own."""
+        draws_of_each = self.least_ess / self.theta.shape[1]
+        wanted = min(self.run.step, math.ceil(_FORGOTTEN * self.run.step / max(1.0, draws_of_each)))
+        return min(_MOST_STEPS, max(_LEAST_STEPS, wanted))
 
     def _starts(self) -> Tensor:
         """Positions for chains to start from, evenly from the second half of the draws."""
@@ -352,6 +373,25 @@ class _Look:
             self._add(findings.accepted(counted["acceptance"]))
         if self.known.tuning is not None:
             self.found += [Finding(f.fine, f"when tuned: {f.text}") for f in self.known.tuning.report.findings]
+
+
+def _bias_by(
+    sde: BaseSDE, starts: Tensor, known: _Known, step_size: float, shorter: int, *, time: float, seed: int
+) -> StepBias:
+    """The bias of a step size, by the law's order from that of a shorter one."""
+    assert known.scheme is not None
+    read_as = known.parameters or _same
+    bias = step_size_bias(
+        sde,
+        starts,
+        integrator=known.scheme,
+        step_size=step_size / shorter,
+        time=time,
+        parameters=lambda z: _rows(read_as, known.outward(z)),
+        seed=seed,
+    )
+    by = float(shorter) ** bias.law_order
+    return _columns(replace(bias, step_size=step_size), lambda column: by * column.double())
 
 
 def _columns(bias: StepBias, function: Callable[[Tensor], Tensor]) -> StepBias:

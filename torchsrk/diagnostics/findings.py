@@ -19,6 +19,7 @@ _MOST_CAPPED = 0.01  # as for tuning: a cap biases what it touches
 _LEAST_ACCEPTED = 0.2  # random-walk chains are best at 0.23, those with gradients from 0.57 on: below, they hardly move
 _HEAVY = 0.15  # of a tail's shape: from 1/4 on there are no fourth moments
 _LEAST_TAIL = 20.0  # effective draws in the outer tenth
+_LOST = 0.5  # the error of a bias, in standard deviations, that comes of steps which are no longer stable
 _SLOW = 0.8  # what is left, at most, of a memory that falls as a run goes on to twice its length
 
 Names = tuple[str, ...]
@@ -137,20 +138,26 @@ def _worst(moved: Tensor, error: Tensor, tolerance: float, units: int) -> tuple[
     return at, float(deviations[at]), fine
 
 
-def unbiased(names: Names, bias: StepBias, tolerance: float) -> Finding:
-    """The step size biases no mean or standard deviation beyond the tolerance."""
+def unbiased(names: Names, bias: StepBias, tolerance: float) -> Finding | None:
+    """The step size biases no mean or standard deviation beyond the tolerance; None if noise hides it."""
     off, errors = torch.cat((bias.mean, bias.sd)), torch.cat((bias.mean_error, bias.sd_error))
-    # One error, and not the three of a bound: what noise alone may have made is no trouble, and is said.
-    plausible = (off.abs() + errors).nan_to_num(math.inf)
-    at = int(plausible.argmax())
+    at = int((off.abs() + errors).nan_to_num(math.inf).argmax())
+    value, error = float(off[at]), float(errors[at])
     name, kind = names[at % len(names)], "mean" if at < len(names) else "standard deviation"
-    worst = f"the {kind} of {name}, by {float(off[at]):+.3f} ± {float(errors[at]):.3f} sd"
-    if float(plausible[at]) > tolerance:
-        shorter = bias.largest_step(tolerance)
-        way = f"Take a step size of {shorter:.2g} or so" if shorter > 0.0 else "Take a much shorter one"
-        return Finding(False, f"the step size {bias.step_size:.3g} biases {worst}, and {tolerance:g} is allowed. {way}")
-    sure = "" if bias.bound() <= tolerance else "; it is not known well enough to tell more"
-    return Finding(True, f"the step size {bias.step_size:.3g} biases most {worst}, and {tolerance:g} is allowed{sure}")
+    worst = f"the {kind} of {name}, by {value:+.3f} ± {error:.3f} sd"
+    if plausible(bias) <= tolerance:
+        return Finding(True, f"the step size {bias.step_size:.3g} biases most {worst}, and {tolerance:g} is allowed")
+    if error < _LOST and abs(value) < 2.0 * error:
+        return None
+    shorter = bias.largest_step(tolerance)
+    way = f"Take a step size of {shorter:.2g} or so" if error < _LOST else "Take a much shorter one"
+    return Finding(False, f"the step size {bias.step_size:.3g} biases {worst}, and {tolerance:g} is allowed. {way}")
+
+
+def plausible(bias: StepBias) -> float:
+    """The largest bias with its error: one, and not the three of a bound, as noise alone is no trouble."""
+    off, errors = torch.cat((bias.mean, bias.sd)), torch.cat((bias.mean_error, bias.sd_error))
+    return float((off.abs() + errors).nan_to_num(math.inf, posinf=math.inf).max())
 
 
 def identical(x: Tensor, gradient: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor, Finding] | None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..sampling import Run
 from .draws import Parameters, kept_positions, read, shapes_of
 
-LEAST_DRAWS = 4  # below which ArviZ tells nothing
+_LEAST_DRAWS = 4  # of a chain: with fewer ArviZ tells nothing
 _MOST_CHAINS = 1000  # that are looked at: it takes them one by one
 
 
@@ -53,12 +53,16 @@ def to_arviz(
 def ranked(theta: Tensor) -> dict[str, Tensor]:
     """Rank-normalised split R̂ and bulk and tail effective sample sizes of (draws, particles, parameters).
 
-    Of at most a thousand particles; sizes are scaled up to all of them, which are independent.
+    Of at most a thousand particles; sizes are scaled up to all of them, which are independent. Correlations are looked
+    for within halves of chains: from a few draws of each they are underrated, and sizes overrated.
     """
     arviz = loaded()
     chains = theta[:, :_MOST_CHAINS]
     scale = theta.shape[1] / chains.shape[1]
     columns = chains.permute(2, 1, 0).cpu().numpy()  # (parameters, chain, draw)
+    if columns.shape[1] == 1:  # its halves: ArviZ compares two or more
+        half = columns.shape[2] // 2
+        columns = columns[:, :, -2 * half :].reshape(len(columns), 2, half)
     with _quiet():
         found = {
             "rhat": [float(arviz.rhat(column)) for column in columns],
@@ -66,6 +70,11 @@ def ranked(theta: Tensor) -> dict[str, Tensor]:
             "ess_tail": [scale * float(arviz.ess(column, method="tail")) for column in columns],
         }
     return {name: torch.tensor(values, dtype=torch.float64) for name, values in found.items()}
+
+
+def least_draws(particles: int) -> int:
+    """Draws of each of so many particles that ArviZ needs; a single one is taken as two."""
+    return 2 * _LEAST_DRAWS if particles == 1 else _LEAST_DRAWS
 
 
 def ranked_chains(particles: int) -> int:
