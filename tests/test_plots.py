@@ -34,7 +34,7 @@ def test_all_of_it(run, tmp_path):
         *("slope[0]", "slope[2]", "kept draw", "density", "nested R-hat", "bias of the step, in sd"),
     }
     legends = [text.get_text() for axis in figure.axes if axis.get_legend() for text in axis.get_legend().get_texts()]
-    assert {"run", "reference", "tolerance", "mean", "standard deviation", "independent draws"} <= set(legends)
+    assert {"run", "reference", "tolerance", "means", "standard deviations", "independent draws"} <= set(legends)
     assert drawn(figure, tmp_path / "figure.png")
 
 

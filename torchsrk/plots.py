@@ -96,7 +96,7 @@ def _trace(axis: Any, values: Tensor, label: str, *, last: bool) -> None:
     else:
         axis.tick_params(labelbottom=False)
     if axis.get_subplotspec().is_first_row():
-        axis.legend(loc="upper right", fontsize="x-small", ncols=2)
+        axis.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), frameon=False, fontsize="x-small", ncols=2)
 
 
 def _marginal(axis: Any, values: Tensor, other: Tensor | None, label: str, *, first: bool) -> None:
@@ -113,7 +113,7 @@ def _marginal(axis: Any, values: Tensor, other: Tensor | None, label: str, *, fi
             other.numpy(), bins=bins, density=True, histtype="step", color=_OTHER, linewidth=1.3, label="reference"
         )
         if first:
-            axis.legend(loc="upper right", fontsize="x-small")
+            axis.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), frameon=False, fontsize="x-small", ncols=2)
     axis.set_xlabel(label, labelpad=1.0)
     axis.set_yticks([])
     axis.set_ylabel("density", fontsize="small")
@@ -139,7 +139,10 @@ def _rhat(axis: Any, times: Sequence[int], over_time: Tensor, labels: Sequence[s
 def _bias(axis: Any, diagnosis: Diagnosis, labels: Sequence[str]) -> None:
     """Bars of what the step size does to means and standard deviations, with errors, and the tolerance."""
     places = range(len(labels))
-    for shift, key, color, label in ((-0.2, "bias_mean", _OWN, "mean"), (0.2, "bias_sd", _OTHER, "standard deviation")):
+    for shift, key, color, label in (
+        (-0.2, "bias_mean", _OWN, "means"),
+        (0.2, "bias_sd", _OTHER, "standard deviations"),
+    ):
         values, errors = (diagnosis.table[name][: len(labels)].tolist() for name in (key, f"{key}_error"))
         axis.bar(
             [place + shift for place in places],

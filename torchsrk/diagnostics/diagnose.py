@@ -27,7 +27,8 @@ from .errors import MANY, standard_error
 from .inference_data import least_draws, ranked, ranked_chains
 from .rhat import checked_superchains, rhat_over_time
 
-_LOOKS, _EVALUATED = 32, 100_000  # draws that energies are looked at of, and positions in all
+# Draws that energies are looked at of, positions in all, and those of particles that are few.
+_LOOKS, _EVALUATED, _EVALUATED_OF_FEW = 32, 100_000, 1000
 _STARTS = 1000  # of the chains that measure a bias
 _MOST_STEPS = 2000  # of those
 _LEAST_STEPS = 16
@@ -340,7 +341,7 @@ class _Look:
             self.left_out.append("energies and identities: the potential estimates its gradients")
             return None
         draws, particles = self.theta.shape[:2]
-        looks = min(draws, _LOOKS, max(2, _EVALUATED // particles))
+        looks = min(draws, max(_LOOKS, _EVALUATED_OF_FEW // particles), max(2, _EVALUATED // particles))
         at = torch.linspace(draws - 1 if looks == 1 else 0, draws - 1, looks).round().long()
         z = self.known.inward(self.positions[at.to(self.positions.device)].flatten(0, 1))
         ensemble = Evaluator(potential, len(z))(z)
