@@ -23,7 +23,7 @@ ALLOWED = {
     "sampling": {"compiled", "integrators", "sde", "potentials", "brownian", "blocks", "recompute", "transforms"},
     "coupling": {"integrators", "sde", "brownian", "blocks"},
     "tuning": {"coupling", "sampling", "integrators", "sde", "potentials", "brownian", "blocks", "transforms"},
-    "diagnostics": {"tuning", "sampling", "integrators", "sde", "potentials", "blocks"},
+    "diagnostics": {"tuning", "sampling", "integrators", "sde", "potentials"},
     "plots": {"diagnostics", "sampling"},
     "targets": {"integrators", "sde", "potentials"},
     "distributions": {

@@ -43,7 +43,7 @@ def posterior_figure(
         raise ValueError(f"most is a positive integer; got {most!r}")
     if parameters is None and diagnosis is not None:
         parameters = diagnosis.parameters
-    theta = read(kept_positions(run), parameters).cpu()
+    theta = read(kept_positions(run), parameters)
     count = theta.shape[-1]
     if diagnosis is not None and len(diagnosis.names) != count:
         raise ValueError(f"the diagnosis is of {len(diagnosis.names)} parameters, and the run has {count}")

@@ -27,9 +27,9 @@ def kept_positions(run: Run) -> Tensor:
 
 
 def read(positions: Tensor, parameters: Parameters | None) -> Tensor:
-    """What a user reads of positions (draws, particles, dim), (draws, particles, parameters) in float64."""
+    """What a user reads of positions (draws, particles, dim), (draws, particles, parameters) in float64 on the CPU."""
     if parameters is None:
-        return positions.double()
+        return positions.cpu().double()
     with torch.no_grad():
         points = parameters(positions.flatten(0, 1))
     count = positions.shape[0] * positions.shape[1]
@@ -38,7 +38,7 @@ def read(positions: Tensor, parameters: Parameters | None) -> Tensor:
         raise ValueError(
             f"parameters takes positions (..., dim) to (..., parameters): of {count} positions it gave {given}"
         )
-    theta = points.detach().reshape(*positions.shape[:2], -1).double()
+    theta = points.detach().reshape(*positions.shape[:2], -1).cpu().double()
     _check_finite(theta, "what parameters makes of the positions")
     return theta
 

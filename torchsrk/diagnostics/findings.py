@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..tuning import Finding, StepBias
 from ..tuning.checks import tail_shapes
+from .bias import plausible
 from .errors import change, critical, independent, standard_error
 from .rhat import allowed_ratio, largest_rhat, rhat_over_time
 
@@ -152,12 +153,6 @@ def unbiased(names: Names, bias: StepBias, tolerance: float) -> Finding | None:
     shorter = bias.largest_step(tolerance)
     way = f"Take a step size of {shorter:.2g} or so" if error < _LOST else "Take a much shorter one"
     return Finding(False, f"the step size {bias.step_size:.3g} biases {worst}, and {tolerance:g} is allowed. {way}")
-
-
-def plausible(bias: StepBias) -> float:
-    """The largest bias with its error: one, and not the three of a bound, as noise alone is no trouble."""
-    off, errors = torch.cat((bias.mean, bias.sd)), torch.cat((bias.mean_error, bias.sd_error))
-    return float((off.abs() + errors).nan_to_num(math.inf, posinf=math.inf).max())
 
 
 def identical(x: Tensor, gradient: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor, Finding] | None:

@@ -39,7 +39,7 @@ def to_arviz(
     arviz = loaded()
     theta = read(_positions(run), parameters)
     draws, particles, count = theta.shape
-    rows, posterior, at = theta.transpose(0, 1).cpu(), {}, 0
+    rows, posterior, at = theta.transpose(0, 1), {}, 0
     for name, shape in shapes_of(names, count).items():
         size = torch.Size(shape).numel()
         posterior[name] = rows[..., at : at + size].reshape(particles, draws, *shape).numpy()
@@ -59,7 +59,7 @@ def ranked(theta: Tensor) -> dict[str, Tensor]:
     arviz = loaded()
     chains = theta[:, :_MOST_CHAINS]
     scale = theta.shape[1] / chains.shape[1]
-    columns = chains.permute(2, 1, 0).cpu().numpy()  # (parameters, chain, draw)
+    columns = chains.permute(2, 1, 0).numpy()  # (parameters, chain, draw)
     if columns.shape[1] == 1:  # its halves: ArviZ compares two or more
         half = columns.shape[2] // 2
         columns = columns[:, :, -2 * half :].reshape(len(columns), 2, half)
