@@ -75,7 +75,7 @@ def _page(shown: int, *, traces: bool, below: int) -> tuple[Any, list[list[Any]]
     height = _ROW * shown + (_BOTTOM if below else 0.6)
     figure = Figure(figsize=(_WIDTH, height), layout="constrained")
     FigureCanvasAgg(figure)
-    parts = figure.subfigures(2, 1, height_ratios=[_ROW * shown, _BOTTOM]) if below else [figure]
+    parts: Any = figure.subfigures(2, 1, height_ratios=[_ROW * shown, _BOTTOM]) if below else [figure]
     columns = {"ncols": 2, "width_ratios": [2, 1]} if traces else {"ncols": 1}
     axes = parts[0].subplots(shown, squeeze=False, **columns)
     bottom = list(parts[1].subplots(1, below, squeeze=False).flat) if below else []

@@ -139,8 +139,8 @@ def test_parameters_are_what_is_read():
         lambda x: (2.0 * x.log() - x).sum(-1), (2,), constraints.independent(constraints.positive, 1)
     )
     sde = UnderdampedLangevin(positive, friction=1.5)
-    options = {"integrator": "baoab", "step_size": 0.5}
-    run = sample(sde, normals(800, 2), burn_in=50, num_steps=200, thin=20, seed=0, **options)
+    options = {"integrator": "baoab", "step_size": 0.3}
+    run = sample(sde, normals(400, 2), burn_in=50, num_steps=120, thin=12, seed=0, **options)
     diagnosis = diagnose(run, sde=sde, **options)
     torch.testing.assert_close(diagnosis.table["mean"], torch.full((2,), 3.0).double(), rtol=0.05, atol=0.0)
     assert diagnosis.trusted, diagnosis

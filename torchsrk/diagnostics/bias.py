@@ -26,9 +26,7 @@ def tuned_bias(known: Known, count: int) -> StepBias | None:
     """What tuning measured of the first so many parameters, brought by the law's order to the step that it took."""
     if known.tuning is None or known.tuning.report.bias is None or not known.as_tuned:
         return None
-    bias, step_size = known.tuning.report.bias, known.tuning.step_size
-    by = (step_size / bias.step_size) ** bias.law_order
-    return columns_of(replace(bias, step_size=step_size), lambda column: by * column[:count].cpu().double())
+    return _at(columns_of(known.tuning.report.bias, lambda column: column[:count]), known.tuning.step_size)
 
 
 def measured_bias(
@@ -53,8 +51,7 @@ def measured_bias(
             parameters=known.read,
             seed=seed,
         )
-        by = float(shorter) ** bias.law_order
-        tries.append(columns_of(replace(bias, step_size=step_size), lambda c, by=by: by * c.cpu().double()))
+        tries.append(_at(bias, step_size))
         if plausible(tries[-1]) <= known.tolerance:
             break
     return min(tries, key=plausible)
@@ -80,5 +77,16 @@ def steps_to_measure(steps: int, draws_of_each: float) -> int:
 
 def columns_of(bias: StepBias, function: Callable[[Tensor], Tensor]) -> StepBias:
     """The same bias with a function of every column."""
-    columns = {name: function(getattr(bias, name)) for name in ("mean", "mean_error", "sd", "sd_error")}
-    return replace(bias, **columns)
+    return replace(
+        bias,
+        mean=function(bias.mean),
+        mean_error=function(bias.mean_error),
+        sd=function(bias.sd),
+        sd_error=function(bias.sd_error),
+    )
+
+
+def _at(bias: StepBias, step_size: float) -> StepBias:
+    """A bias as it is at another step size, by the law's order."""
+    by = (step_size / bias.step_size) ** bias.law_order
+    return columns_of(replace(bias, step_size=step_size), lambda column: by * column.cpu().double())

@@ -61,7 +61,8 @@ def shapes_of(names: Sequence[str] | Mapping[str, Sequence[int]] | None, count: 
         return {"x": (count,)}
     if isinstance(names, str) or not isinstance(names, (Mapping, Sequence)):
         raise TypeError(f"names is a list of names, or a dict from names to shapes; got {names!r}")
-    shapes = {str(n): tuple(s) for n, s in names.items()} if isinstance(names, Mapping) else {str(n): () for n in names}
+    given = names if isinstance(names, Mapping) else dict.fromkeys(names, ())
+    shapes = {str(name): tuple(shape) for name, shape in given.items()}
     if len(shapes) != len(names):
         raise ValueError("there are names that come twice")
     told = sum(math.prod(shape) for shape in shapes.values())

@@ -10,8 +10,8 @@ from torch import Tensor
 from ..tuning import Finding, StepBias
 from ..tuning.checks import tail_shapes
 from .bias import plausible
-from .errors import change, critical, independent, standard_error
-from .rhat import allowed_ratio, largest_rhat, rhat_over_time
+from .errors import MANY, change, critical, independent, standard_error
+from .rhat import MEMORY, allowed_ratio, largest_rhat, memory, rhat_over_time
 
 # Below this a mean is known worse than to 1/20 of a standard deviation, the bias that tuning allows by default, and
 # estimates of R-hat and of effective sample sizes are themselves too noisy (Vehtari et al., 2021).
@@ -41,23 +41,32 @@ def precise(names: Names, ess: Tensor) -> Finding:
 
 
 def forgotten(names: Names, theta: Tensor, superchains: Tensor | int | None) -> Finding:
-    """Particles are no longer where they started, by nested R-hat."""
+    """Particles are no longer where they started, by nested R-hat.
+
+    Many particles with starts of their own may be slow, as long as they forget within the run: of these, R-hat speaks
+    against a parameter only if it also remembers where it was half of the draws ago.
+    """
+    draws, particles = theta.shape[:2]
     times, over_time = rhat_over_time(theta, superchains)
     rhat, allowed = over_time[-1], largest_rhat(theta, superchains)
-    at = int((rhat / allowed).nan_to_num(math.inf).argmax())
-    value, most = float(rhat[at]), float(allowed[at])
-    groups = "particles" if superchains is None else "superchains"
-    seen = f"nested R-hat of {names[at]} is {value:.3f} for {len(theta)} draws, and {most:.3f} is allowed"
-    if value <= most:
+    excess = (rhat / allowed).nan_to_num(math.inf)
+    bad = excess > 1.0
+    if superchains is None and particles >= MANY:
+        bad &= memory(theta) > MEMORY
+    fine = not bool(bad.any())
+    at = int((excess if fine else torch.where(bad, excess, 0.0)).argmax())
+    seen = f"nested R-hat of {names[at]} is {float(rhat[at]):.3f} for {draws} draws of {particles:,} particles"
+    if fine:
+        groups = "particles" if superchains is None else "superchains"
         return Finding(True, f"{groups} have forgotten where they started: {seen}")
+    seen += f", and {float(allowed[at]):.3f} is allowed"
     if superchains is not None:
         return Finding(
             False, f"superchains still differ by where they started: {seen}. Run longer before draws are kept"
         )
-    early = over_time[min(range(len(times)), key=lambda k: abs(times[k] - len(theta) // 2))]
-    half = _memory(float(early[at]), max(2, len(theta) // 2))
-    now = _memory(value, len(theta))
-    if now > _SLOW * half:
+    half = over_time[min(range(len(times)), key=lambda k: abs(times[k] - draws // 2))]
+    before, now = _between(float(half[at]), max(2, draws // 2)), _between(float(rhat[at]), draws)
+    if now > _SLOW * before:
         why = (
             "This does not fall as the run goes on: there are modes that they do not cross between, whose shares are "
             "those of the start, or a direction in which they hardly move. Reparametrise, or start in every mode and "
@@ -70,26 +79,29 @@ def forgotten(names: Names, theta: Tensor, superchains: Tensor | int | None) -> 
     )
 
 
-def _memory(rhat: float, draws: int) -> float:
-    """The mean correlation of two draws of one particle, as R-hat shows it."""
+def _between(rhat: float, draws: int) -> float:
+    """The share of the variance that is between particles, as R-hat shows it: the mean correlation of two draws."""
     ratio = draws * (rhat**2 - 1.0)
     return max(0.0, (ratio - 1.0) / (ratio + draws - 1.0)) if math.isfinite(ratio) else 1.0
 
 
 def mixed(names: Names, found: dict[str, Tensor], draws: int, chains: int) -> Finding:
-    """Rank-normalised split R-hat and effective sample sizes, by ArviZ."""
+    """Rank-normalised split R-hat and effective sample sizes, by ArviZ.
+
+    Of many particles R-hat is told and not judged: one of them need not be so long that it agrees with the others.
+    """
     rhat, half = found["rhat"], draws // 2
-    # ArviZ takes the 1/n off that draws which have nothing to do with one another have; halves are twice as many.
-    most = math.sqrt((half - 1.0) / half + allowed_ratio(half, chains, len(names)))
-    most = max(1.01, most)
+    # ArviZ takes the 1/n off that draws which have nothing to do with one another have.
+    most = max(1.01, math.sqrt((half - 1.0) / half + allowed_ratio(half, chains, len(names))))
     at = int(rhat.nan_to_num(math.inf).argmax())
     small = torch.minimum(found["ess_bulk"], found["ess_tail"]).nan_to_num(0.0)
     least = int(small.argmin())
+    allowed = "" if chains >= MANY else f", and {most:.3f} is allowed"
     seen = (
-        f"rank-normalised split R-hat is at most {float(rhat[at]):.3f} ({names[at]}; {most:.3f} is allowed), the least "
-        f"bulk or tail ESS {float(small[least]):,.0f} ({names[least]})"
+        f"rank-normalised split R-hat is at most {float(rhat[at]):.3f} ({names[at]}{allowed}), the least bulk or tail "
+        f"ESS {float(small[least]):,.0f} ({names[least]})"
     )
-    if not float(rhat[at]) <= most:
+    if chains < MANY and not float(rhat[at]) <= most:
         return Finding(
             False, f"{seen}: chains, or the halves of them, do not agree. Run longer, or find what parts them"
         )

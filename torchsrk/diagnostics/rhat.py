@@ -83,6 +83,18 @@ def allowed_ratio(draws: int, particles: int, count: int) -> float:
     return (1.0 + memory * (draws - 1)) / (draws * (1.0 - memory)) + noise
 
 
+def memory(theta: Tensor) -> Tensor:
+    """The correlation over particles with where they were half of the draws before, (parameters,).
+
+    On average over times; of theta (draws, particles, parameters).
+    """
+    lag = -(-len(theta) // 2)
+    centred = theta - theta.mean(1, keepdim=True)
+    then, now = centred[:-lag], centred[lag:]
+    scale = (then.square().mean(1) * now.square().mean(1)).sqrt().clamp_min(torch.finfo(theta.dtype).tiny)
+    return ((then * now).mean(1) / scale).mean(0)
+
+
 def checked_superchains(superchains: Tensor | int | None, particles: int) -> None:
     """One clear error for groups that can't be compared."""
     if superchains is not None:
