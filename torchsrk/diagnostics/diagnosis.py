@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..tuning import Finding, StepBias
 from ..tuning.checks import Identities
+from ..tuning.report import Judged
 from .draws import Parameters
 
 _MOST_ROWS = 40
@@ -29,7 +30,7 @@ _HEADINGS = {
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Judged):
     """What a run is worth, parameter by parameter, and whether anything speaks against it.
 
     Attributes:
@@ -65,16 +66,6 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     left_out: tuple[str, ...]
 
-    @property
-    def trusted(self) -> bool:
-        """Whether nothing speaks against the draws."""
-        return all(finding.fine for finding in self.findings)
-
-    @property
-    def troubles(self) -> list[str]:
-        """What speaks against them."""
-        return [finding.text for finding in self.findings if not finding.fine]
-
     def rows(self) -> list[dict[str, float | str]]:
         """The table, a dict for every parameter."""
         columns = {name: column.tolist() for name, column in self.table.items()}
@@ -84,8 +75,7 @@ class Diagnosis:
         lines = [f"{self.draws:,} draws of {self.particles:,} particles", *self._table_lines()]
         lines += [str(finding) for finding in self.findings]
         lines += [f"not seen  {reason}" for reason in self.left_out]
-        verdict = "Nothing speaks against these draws." if self.trusted else "These draws should not be trusted as is."
-        return "\n".join([*lines, verdict])
+        return "\n".join([*lines, self.verdict])
 
     def _table_lines(self) -> list[str]:
         shown = [key for key in _HEADINGS if key in self.table]
