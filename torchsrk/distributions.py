@@ -234,10 +234,10 @@ class DiffusionDistribution(Distribution):
         """What speaks for the draws and what against them: print it. See ``torchsrk.diagnose``.
 
         Looks at draws made for it, of ``particles`` chains: of what is tuned from where its chains are, and otherwise
-        from new starts, through ``num_steps`` and as many steps again. Later draws are what they would have been.
+        from new starts, through ``num_steps`` and as many steps again. Chains stay where they are, so that later draws
+        are what they would have been, once there is a tuning.
         """
         if self._tuned is not None:
-            self.tuning  # noqa: B018  made now if there is none yet
             plan, run = self._tuned.look(_LOOKED_AT, self._aside())
             return diagnose(run, tuning=plan, parameters=self._parameters(), names=names)
         if len(self.batch_shape):
