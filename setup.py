@@ -18,6 +18,7 @@ NOISE_KERNEL = Extension(
 )
 
 EXAMPLES = ["scikit-learn>=1.4"]  # for its data sets
+DIAGNOSTICS = ["arviz>=0.20"]
 
 setup(
     name="torchsrk",
@@ -51,8 +52,9 @@ setup(
     extras_require={
         "dev": [
             *("pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "scipy>=1.11", "ruff>=0.6", "mypy>=1.10"),
-            *("types-tqdm", "types-PyYAML", *EXAMPLES),
+            *("types-tqdm", "types-PyYAML", *EXAMPLES, *DIAGNOSTICS),
         ],
+        "diagnostics": DIAGNOSTICS,
         "examples": EXAMPLES,
         "bench": ["scipy>=1.11", "jax>=0.10", "diffrax>=0.7", "blackjax>=1.7", "torchebm>=0.8", "posteriors>=0.1"],
     },

@@ -133,7 +133,34 @@ def test_draws_of_one_target_are_spread_over_a_batch():
 
 def test_given_numbers_have_no_tuning():
     with pytest.raises(ValueError, match="there is no tuning"):
-        DiffusionDistribution(Gamma(3.0, 1.0), step_size=0.1, num_steps=5).diagnose()
+        _ = DiffusionDistribution(Gamma(3.0, 1.0), step_size=0.1, num_steps=5).tuning
+
+
+def test_a_diagnosis_leaves_draws_as_they_were():
+    posterior, other = gamma_posterior(particles=400), gamma_posterior(particles=400)
+    posterior.sample((10,))
+    other.sample((10,))
+    diagnosis = posterior.diagnose(names=["a", "b"])
+    assert diagnosis.trusted, diagnosis
+    assert diagnosis.names == ("a", "b")
+    assert diagnosis.draws * diagnosis.particles == 4000
+    assert float((diagnosis.table["mean"] - 3.0).abs().max()) < 0.2  # of the Gamma law, not of its logarithm
+    assert torch.equal(posterior.sample((500,)), other.sample((500,)))
+
+
+def test_given_numbers_are_diagnosed_too():
+    options = {"seed": 0, "particles": 500, "integrator": "baoab"}
+    long = DiffusionDistribution(Gamma(3.0, 1.0), step_size=0.4, num_steps=100, **options)
+    assert long.diagnose().trusted
+    with pytest.warns(RuntimeWarning, match="had not arrived"):
+        short = DiffusionDistribution(
+            Gamma(3.0, 1.0), step_size=0.05, num_steps=10, initial=torch.tensor(0.01), **options
+        ).diagnose()
+    assert not short.trusted
+    with pytest.raises(ValueError, match="one target is looked at"):
+        DiffusionDistribution(Gamma(torch.ones(3), 1.0), step_size=0.1, num_steps=5).diagnose()
+    with pytest.raises(ValueError, match=r"tuning\.reports"):
+        DiffusionDistribution(Gamma(torch.ones(3), 1.0)).diagnose()
 
 
 def test_data_in_double_precision_is_not_looked_at_in_single():

@@ -1,5 +1,6 @@
 """Stochastic Runge-Kutta samplers for PyTorch."""
 
+from .diagnostics import diagnose, to_arviz
 from .integrators import (
     BAOAB,
     GHMC,
@@ -52,7 +53,9 @@ __all__ = [
     "Tamed",
     "Tuning",
     "UnderdampedLangevin",
+    "diagnose",
     "integrate",
     "sample",
+    "to_arviz",
     "tune",
 ]

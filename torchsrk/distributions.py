@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -12,15 +12,18 @@ from torch.distributions import Distribution, constraints
 
 from .brownian import Stream, fill_normal, start_normals
 from .brownian.noise import check_seed, derive_seed, draw_uniform
+from .diagnostics import Diagnosis, diagnose
 from .integrators import Integrator, integrator_named
 from .potentials import Potential, UnconstrainedPotential
 from .potentials.angles import is_angle, wrapped
-from .sampling import check_step_size, integrate, sample
+from .sampling import Run, check_step_size, integrate, sample
 from .starts import drawn_starts, given_starts, spread_over, with_more_dimensions
 from .targets import Target, described, diffusion_for, has_corner, potential_of, tensor_of
 from .transforms import is_transformed, outside_transforms
-from .tuning import Tuning, TuningReport
+from .tuning import Tuning
 from .tuning.chains import TunedChains
+
+_LOOKED_AT = 10  # draws of every chain, for a diagnosis
 
 
 class DiffusionDistribution(Distribution):
@@ -227,9 +230,58 @@ class DiffusionDistribution(Distribution):
             raise ValueError("this distribution was given its step_size and num_steps: there is no tuning")
         return self._tuned.tuning or self._tuned.tuned(self._next_seed())
 
-    def diagnose(self) -> TuningReport:
-        """What speaks for the draws and what against them: print it."""
-        return self.tuning.report
+    def diagnose(self, names: Sequence[str] | Mapping[str, Sequence[int]] | None = None) -> Diagnosis:
+        """What speaks for the draws and what against them: print it. See ``torchsrk.diagnose``.
+
+        Looks at draws made for it, of ``particles`` chains: of what is tuned from where its chains are, and otherwise
+        from new starts, through ``num_steps`` and as many steps again. Chains stay where they are, so that later draws
+        are what they would have been, once there is a tuning.
+        """
+        targets = self.batch_shape if self._tuned is None else self._tuned.batch_shape
+        if len(targets):
+            hint = "" if self._tuned is None else ". What tuning found of each is in tuning.reports"
+            raise ValueError(f"one target is looked at at a time; this is a batch of shape {tuple(targets)}{hint}")
+        if self._tuned is not None:
+            plan, run = self._tuned.look(_LOOKED_AT, self._aside())
+            return diagnose(run, tuning=plan, parameters=self._parameters(), names=names)
+        run = self._trial(self._aside())
+        return diagnose(
+            run,
+            sde=self._sde,
+            integrator=self._scheme,
+            step_size=self.step_size,
+            tolerance=self.tolerance,
+            parameters=self._parameters(),
+            names=names,
+        )
+
+    def _parameters(self) -> Callable[[Tensor], Tensor] | None:
+        """Angles are read within one turn; all else as its potential says."""
+        return self.constrain if self._is_angle else None
+
+    def _aside(self) -> int:
+        """A seed that no draw has."""
+        return derive_seed(derive_seed(self.seed or 0, self._calls), 1)
+
+    def _trial(self, seed: int) -> Run:
+        """Draws as ``sample`` makes them, and of the same chains after as many steps again: has the law settled?"""
+        assert self.num_steps is not None
+        assert self.step_size is not None
+        apart = max(1, self.num_steps // _LOOKED_AT)
+        start, state = self._start(self.particles, seed)
+        return sample(
+            self._sde,
+            start,
+            state=state,
+            integrator=self._scheme,
+            step_size=self.step_size,
+            burn_in=self.num_steps - apart,
+            num_steps=_LOOKED_AT * apart,
+            thin=apart,
+            seed=seed,
+            compile=self.compile,
+            progress=self.progress,
+        )
 
     def constrain(self, x: Tensor) -> Tensor:
         """Points of the support, (..., *event_shape), for positions x (..., dim) such as ``tuning.sample`` draws."""

@@ -11,7 +11,7 @@ from torch import Size, Tensor
 
 from ..brownian.noise import derive_seed
 from ..potentials import Potential
-from ..sampling import integrate, sample
+from ..sampling import Run, integrate, sample
 from ..transforms import is_transformed
 from .tune import Tuning, tune
 
@@ -69,6 +69,13 @@ class TunedChains:
         assert run.trajectory is not None
         self.states = torch.cat((run.state, self.states[chains:]))
         return plan.potential.outward(run.trajectory.flatten(0, 1)[:count])
+
+    def look(self, draws: int, seed: int) -> tuple[Tuning, Run]:
+        """So many draws of every chain from where it is, which it does not go on from."""
+        plan = self.tuned(seed)
+        assert self.states is not None
+        where = Run(plan.positions, None, self.states, plan.step)
+        return plan, plan.sample(draws, after=where)
 
     def rdraw(self, count: int, seed: int, *, progress: bool) -> Tensor:
         """Draws (count, *batch_shape, dim), at most one a chain, whose gradients reach the density's parameters."""

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..blocks import Blocks
 from ..brownian import Stream
 from ..brownian.noise import draw_uniform
+from ..potentials import Potential
+from ..potentials.base import value_and_gradient_of_sum
 
 HALVES = (slice(0, None, 2), slice(1, None, 2))
 
@@ -50,3 +53,20 @@ class Ensemble:
         source = torch.arange(len(self), device=self.x.device)
         source[rows] = places
         return Ensemble(self.x[source], self.energy[source], self.gradient[source])
+
+
+def energies_and_gradients(potential: Potential, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Of x (particles, ..., dim), in blocks of particles, which give the same bits on any number of threads."""
+
+    def both(rows: Tensor, _: int) -> Tensor:
+        with torch.no_grad():  # a thread of the pool has a grad mode of its own
+            if type(potential).grad is Potential.grad:
+                energy, gradient = value_and_gradient_of_sum(potential, rows)
+            else:
+                energy, gradient = potential(rows), potential.grad(rows)
+        return torch.cat((energy.unsqueeze(-1), gradient), -1)
+
+    blocks = Blocks(x, None, divisible=True)
+    with blocks.threads():
+        found = blocks.map(both, x)
+    return found[..., 0], found[..., 1:]

@@ -28,8 +28,29 @@ class Finding:
         return f"{'fine   ' if self.fine else 'TROUBLE'}  {self.text}"
 
 
+class Judged:
+    """What has findings, and by them a verdict."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def trusted(self) -> bool:
+        """Whether nothing speaks against the draws."""
+        return all(finding.fine for finding in self.findings)
+
+    @property
+    def troubles(self) -> list[str]:
+        """What speaks against them."""
+        return [finding.text for finding in self.findings if not finding.fine]
+
+    @property
+    def verdict(self) -> str:
+        """Both in a sentence."""
+        return "Nothing speaks against these draws." if self.trusted else "These draws should not be trusted as is."
+
+
 @dataclass(frozen=True)
-class TuningReport:
+class TuningReport(Judged):
     """What a plan stands on.
 
     Attributes:
@@ -83,22 +104,11 @@ class TuningReport:
         parts["identities"] = Identities(**parts["identities"])
         return TuningReport(**parts)
 
-    @property
-    def trusted(self) -> bool:
-        """Whether nothing speaks against the draws."""
-        return all(finding.fine for finding in self.findings)
-
-    @property
-    def troubles(self) -> list[str]:
-        """What speaks against them."""
-        return [finding.text for finding in self.findings if not finding.fine]
-
     def __str__(self) -> str:
         spent = ", ".join(f"{count:.0f} to {phase}" for phase, count in self.gradients.items())
         lines = [f"{sum(self.gradients.values()):.0f} gradients a particle: {spent}; a {self.metric.lower()} metric"]
         lines += [str(finding) for finding in self.findings]
-        verdict = "Nothing speaks against these draws." if self.trusted else "These draws should not be trusted as is."
-        return "\n".join([*lines, verdict])
+        return "\n".join([*lines, self.verdict])
 
     def _look(self) -> list[Finding]:
         found = [self._inside(), self._forgotten(), self._still(), self._uncapped(), self._unbiased()]

@@ -9,16 +9,15 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Size, Tensor
 
-from ..blocks import Blocks, torch_threads
+from ..blocks import torch_threads
 from ..coupling import coupled_positions
 from ..potentials import AffinePotential, Potential
 from ..potentials.affine import Diagonal, LowRank, Scale, Triangular
-from ..potentials.base import value_and_gradient_of_sum
 from ..sampling import sample
 from ..sde import UnderdampedLangevin
 from ..targets import diffusion_for
 from .bias import LEVELS
-from .ensemble import Ensemble
+from .ensemble import Ensemble, energies_and_gradients
 from .metric import Coordinates
 from .requests import Asking, Chain, Coupled, Phase, Points, Read, Request, Show
 
@@ -51,7 +50,6 @@ class Density:
         self.targets = math.prod(batch_shape)
         self.gradients = [0.0] * self.targets  # a particle, on average
         self._threads = torch.get_num_threads()
-        self._has_own_gradient = type(potential).grad is not Potential.grad
         self._last: dict[tuple[type, int], Any] = {}  # what a target asked last, and is asked along when others are
 
     def answer(self, asked: Mapping[int, Request]) -> Answers:
@@ -69,24 +67,15 @@ class Density:
 
     def _points(self, requests: Sequence[Points]) -> list[Any]:
         x = self._stacked([request.x for request in requests])
-        blocks = Blocks(x, None, divisible=True)
-        with torch_threads(self._threads), blocks.threads():
-            both = blocks.map(lambda rows, _: self._both(rows), x)
-        energy, gradient = self._apart(both[..., 0].unsqueeze(-1)), self._apart(both[..., 1:])
+        with torch_threads(self._threads):
+            energy, gradient = energies_and_gradients(self.potential, x)
+        energies, gradients = self._apart(energy.unsqueeze(-1)), self._apart(gradient)
         found = []
         for target, request in enumerate(requests):
             rows = slice(0, len(request.x))
-            found.append(Ensemble.found(request.x, energy[target][rows, 0], gradient[target][rows]))
+            found.append(Ensemble.found(request.x, energies[target][rows, 0], gradients[target][rows]))
         self._count([len(request.x) / self.particles for request in requests])
         return found
-
-    def _both(self, x: Tensor) -> Tensor:
-        with torch.no_grad():  # a thread of the pool has a grad mode of its own
-            if self._has_own_gradient:
-                energy, gradient = self.potential(x), self.potential.grad(x)
-            else:
-                energy, gradient = value_and_gradient_of_sum(self.potential, x)
-        return torch.cat((energy.unsqueeze(-1), gradient), -1)
 
     def _read(self, requests: Sequence[Read]) -> list[Any]:
         if self.constrain is None:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Size, Tensor
@@ -35,6 +35,9 @@ from .report import TuningReport
 from .requests import Asking, Chain, Coupled, Phase, Points, Read, Show
 from .settle import LEAST_STEP, Settled, longest_kick, settle
 from .together import Density, entry_of, is_underdamped, joined, one_step_size, together
+
+if TYPE_CHECKING:
+    from ..diagnostics import Diagnosis
 
 FRICTION = 1.0  # between draws: a whitened Gaussian forgets soonest
 _LARGEST_STEP = 0.6
@@ -129,6 +132,12 @@ class Tuning:
         assert run.trajectory is not None
         out = self.potential.outward
         return Run(out(run.final), out(run.trajectory), run.state, run.step, run.statistics)
+
+    def diagnose(self, run: Run, **options: Any) -> Diagnosis:
+        """What a run of this plan is worth; options are those of ``torchsrk.diagnose``."""
+        from ..diagnostics import diagnose
+
+        return diagnose(run, tuning=self, **options)
 
     def state_dict(self) -> dict[str, Any]:
         """All of it but the density, as tensors, numbers and text."""
