@@ -34,6 +34,7 @@ ALLOWED = {
     },
     "metrics": {"brownian"},
     "experiments": {
+        *("diagnostics", "plots"),
         *("distributions", "reference", "sampling", "integrators", "sde", "potentials", "brownian", "metrics"),
         *("checkpoints", "files", "compiled", "blocks", "targets", "tuning"),
     },

@@ -73,8 +73,12 @@ class Diagnosis(Judged):
 
     def __str__(self) -> str:
         lines = [f"{self.draws:,} draws of {self.particles:,} particles", *self._table_lines()]
-        lines += [str(finding) for finding in self.findings]
-        lines += [f"not seen  {reason}" for reason in self.left_out]
+        return "\n".join([*lines, self.words])
+
+    @property
+    def words(self) -> str:
+        """What was found, without the table."""
+        lines = [*map(str, self.findings), *(f"not seen  {reason}" for reason in self.left_out)]
         return "\n".join([*lines, self.verdict])
 
     def _table_lines(self) -> list[str]:
