@@ -18,7 +18,7 @@ ALLOWED = {
     "starts": set(),
     "potentials": {"brownian", "transforms"},
     "sde": {"potentials", "brownian"},
-    "integrators": {"sde", "brownian"},
+    "integrators": {"sde", "potentials", "brownian"},
     "compiled": {"brownian"},
     "sampling": {"compiled", "integrators", "sde", "potentials", "brownian", "blocks", "recompute", "transforms"},
     "coupling": {"integrators", "sde", "brownian", "blocks"},

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..brownian.increment import Increment, Needs
+from ..potentials.base import row_by_row
 from ..sde.base import BaseSDE, Normals, Time
 from ..sde.langevin import Langevin
 from ..sde.underdamped import UnderdampedLangevin
@@ -20,9 +21,10 @@ class Capped(Integrator):
     """X' is that of another scheme, with g·min(1, cap/(h‖g‖)) for every gradient g = ∇f: no kick hg is longer than cap.
 
     Where gradients grow faster than a line an unadjusted step of one particle in thousands escapes; a cap beyond what
-    the bulk has keeps it, and leaves all others alone. A gradient that is infinite or NaN is left out. What was cut is
-    counted in the state: ``Run.statistics["capped"]`` is the share of gradients. A cap biases what it touches: a share
-    of a hundredth is too much. As steps get shorter it touches less, so its bias falls along with the scheme's own.
+    the bulk has keeps it, and leaves all others alone. A gradient that is infinite or NaN, or can't be computed as a
+    matrix is not definite, is left out. What was cut is counted in the state: ``Run.statistics["capped"]`` is the share
+    of gradients. A cap biases what it touches: a share of a hundredth is too much. As steps get shorter it touches
+    less, so its bias falls along with the scheme's own.
 
     Args:
         scheme: of a ``Langevin`` or ``UnderdampedLangevin`` diffusion.
@@ -77,7 +79,7 @@ class Capped(Integrator):
         gradient, longest = sde.gradient, self.cap / dt
 
         def capped(x: Tensor) -> Tensor:
-            g = gradient(x)
+            g = row_by_row(gradient, x, x.shape[-1])
             length = g.norm(dim=-1, keepdim=True)
             within = length <= longest
             cuts.append((~within).to(g.dtype))

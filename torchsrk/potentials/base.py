@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -45,6 +46,20 @@ def is_stateful(module: nn.Module) -> bool:
 def gradient_of_sum(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """The gradient of Σ function(x), each point on its own; it carries a graph when the caller's grad mode is on."""
     return value_and_gradient_of_sum(function, x)[1]
+
+
+def row_by_row(function: Callable[[Tensor], Tensor], x: Tensor, width: int) -> Tensor:
+    """function(x), (..., width), with NaN for the rows of x alone that it can't be evaluated at.
+
+    A Cholesky factor of a matrix that is not definite raises for all rows at once: they are halved until it is found.
+    """
+    try:
+        return function(x)
+    except torch.linalg.LinAlgError:
+        if x.ndim == 1 or len(x) == 1:
+            return x.new_full((*x.shape[:-1], width), math.nan)
+        half = len(x) // 2
+        return torch.cat([row_by_row(function, part, width) for part in (x[:half], x[half:])])
 
 
 def value_and_gradient_of_sum(function: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:

@@ -46,6 +46,12 @@ class UnconstrainedPotential(Potential):
         self._free_shape = Size(free_shape[self._batch_rank :])
         self.dim = math.prod(self._free_shape)
 
+    @property
+    def is_identity(self) -> bool:
+        """Whether T leaves points as they are: their support is all of ℝⁿ."""
+        base = self.support.base_constraint if isinstance(self.support, constraints.independent) else self.support
+        return base is constraints.real
+
     def forward(self, x: Tensor) -> Tensor:
         check_dim(x, self.dim, "the unconstrained point")
         free = x.reshape(x.shape[:-1] + self._free_shape)

@@ -12,7 +12,7 @@ from ..blocks import Blocks
 from ..brownian import Stream
 from ..brownian.noise import draw_uniform
 from ..potentials import Potential
-from ..potentials.base import value_and_gradient_of_sum
+from ..potentials.base import row_by_row, value_and_gradient_of_sum
 
 HALVES = (slice(0, None, 2), slice(1, None, 2))
 
@@ -58,7 +58,7 @@ class Ensemble:
 def energies_and_gradients(potential: Potential, x: Tensor) -> tuple[Tensor, Tensor]:
     """Of x (particles, ..., dim), in blocks of particles, which give the same bits on any number of threads."""
 
-    def both(rows: Tensor, _: int) -> Tensor:
+    def both(rows: Tensor) -> Tensor:
         with torch.no_grad():  # a thread of the pool has a grad mode of its own
             if type(potential).grad is Potential.grad:
                 energy, gradient = value_and_gradient_of_sum(potential, rows)
@@ -68,5 +68,5 @@ def energies_and_gradients(potential: Potential, x: Tensor) -> tuple[Tensor, Ten
 
     blocks = Blocks(x, None, divisible=True)
     with blocks.threads():
-        found = blocks.map(both, x)
+        found = blocks.map(lambda rows, _: row_by_row(both, rows, 1 + x.shape[-1]), x)
     return found[..., 0], found[..., 1:]

@@ -8,6 +8,7 @@ a funnel, and all would meet in one point.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -70,9 +71,15 @@ def reach(x: Tensor, *, seed: int) -> Asking[Reached]:
 
 
 def left_behind(energy: Tensor, dim: int) -> Tensor:
-    """Which particles have energies that no particle of this density has, seen from those that are lowest."""
-    low = energy.sort().values[int(_BEHIND * (len(energy) - 1))]
-    return energy > low + 10.0 + 3.0 * dim
+    """Which particles have energies that no particle of this density has.
+
+    Seen from those that are lowest, and, once most have arrived, from the middle of all: energies of a typical set vary
+    by √(dim/2) or so. A plateau that particles would take ages to come down from may be just a little higher.
+    """
+    ordered = energy.sort().values
+    low, left, middle, right = (ordered[int(share * (len(energy) - 1))] for share in (_BEHIND, 0.16, 0.5, 0.84))
+    spread = (0.5 * (right - left)).nan_to_num(math.inf).clamp_min(math.sqrt(0.5 * dim))
+    return (energy > low + 10.0 + 3.0 * dim) | (energy > middle + 10.0 + 6.0 * spread)
 
 
 def _with_density(ensemble: Ensemble, seed: int) -> Ensemble:

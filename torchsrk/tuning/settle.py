@@ -22,6 +22,7 @@ _FIRST_STEP, _LARGEST_STEP, LEAST_STEP = 0.35, 0.7, 0.03
 _FEW_CAPPED, _MANY_CAPPED = 0.003, 0.01
 _LEAST_WINDOWS, _MOST_WINDOWS = 6, 60
 _LEAST_TIME = 12.0
+_MOST_RESTARTS = 4  # windows before which particles on a plateau start again at others
 _REMEMBERED = 0.2  # the correlation with where particles were at half the time, below which they have forgotten it
 _GAP = 10.0  # of energies that no particle crosses: nothing beyond it has weight
 
@@ -113,7 +114,7 @@ def _without_stragglers(ensemble: Ensemble, window: int, dim: int, seed: int) ->
             "the density is 0 or NaN wherever the particles went: it may have an edge that no bijection was given for "
             "(see support=), or be improper"
         )
-    if window < 4:
+    if window < _MOST_RESTARTS:
         behind = behind | left_behind(ensemble.energy, dim)
     behind = behind | _beyond_a_gap(ensemble.energy)
     return ensemble.restarted(behind, seed=seed, step=1 + window)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Size, Tensor
@@ -43,10 +43,9 @@ class Density:
         batch_shape: Size,
         constrain: Callable[[Tensor], Tensor] | None,
         particles: int,
-        compile: bool | Literal["auto"],
     ) -> None:
         self.potential, self.batch_shape, self.constrain = potential, batch_shape, constrain
-        self.particles, self.compile = particles, compile
+        self.particles = particles
         self.targets = math.prod(batch_shape)
         self.gradients = [0.0] * self.targets  # a particle, on average
         self._threads = torch.get_num_threads()
@@ -101,7 +100,6 @@ class Density:
                 seed=first.seed,
                 first_particle=first.first_particle * self.targets,
                 check_every=first.steps,
-                compile=self.compile,
             )
         self._count([(first.steps + 1) * len(first.z) / self.particles] * self.targets)
         tallies = {name: self._apart(count.unsqueeze(-1)) for name, count in first.scheme.tallies(run.state).items()}

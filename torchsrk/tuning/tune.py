@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 FRICTION = 1.0  # between draws: a whitened Gaussian forgets soonest
 _LARGEST_STEP = 0.6
-_BIAS_TIME = 10.0
+_BIAS_TIME, _MOST_BIAS_TIME = 10.0, 60.0
+_RELAXED = 2.5  # memory times after which chains have gone nine tenths of the way to the laws of their own steps
 _MOST_TRIES = 4
 _LEAST_PARTICLES = 32
 _ACCEPTANCE = 0.8
@@ -189,7 +190,6 @@ def tune(
     constrain: Callable[[Tensor], Tensor] | None = None,
     integrator: Integrator | str = "baoab",
     adjust: bool = False,
-    compile: bool | Literal["auto"] = False,
     progress: bool = False,
 ) -> Tuning:
     """Find out how to draw from a density on ℝⁿ, with no number but the bias that is allowed.
@@ -210,7 +210,7 @@ def tune(
             the end, whose bias is then held within the tolerance as well. An UnconstrainedPotential has its own.
         integrator: an unadjusted scheme.
         adjust: draw by generalized Hamiltonian Monte Carlo in the same coordinates, with an exact law.
-        compile, progress: as for ``torchsrk.sample``.
+        progress: show a progress bar.
 
     Raises:
         ValueError: the density is nowhere finite, depends on nothing, or has no shape to learn.
@@ -219,7 +219,7 @@ def tune(
     width = _checked(potential, particles, tolerance, seed)
     scheme = integrator_named(integrator)
     x = _in_dtype_of(potential, _start(potential, start, (particles, *batch, width), seed))
-    density = Density(potential, batch, _constraint(potential, constrain), particles, compile)
+    density = Density(potential, batch, _constraint(potential, constrain), particles)
     diffusion_for(scheme, potential, FRICTION)  # raises for a scheme that is for other diffusions
     tasks = [_plan(part, scheme, tolerance, adjust, seed) for part in x.reshape(particles, -1, width).unbind(1)]
     with torch_threads(1), torch.no_grad(), _bar(len(tasks) * (5 if adjust else 4), progress) as bar:
@@ -298,7 +298,7 @@ def _choose(settled: Settled, scheme: Integrator, tolerance: float, seed: int) -
     """The largest step size whose bias, its error included, is below the tolerance."""
     coordinates = whitened(settled.ensemble)
     z, step_size = coordinates.inward(settled.ensemble.x), 0.5 * min(_LARGEST_STEP, settled.step_size)
-    capped = Capped(scheme, longest_kick(z.shape[-1]))
+    capped, time = Capped(scheme, longest_kick(z.shape[-1])), _BIAS_TIME
     for number in range(_MOST_TRIES):
         kept: Tensor = yield Coupled(
             z=z,
@@ -306,7 +306,7 @@ def _choose(settled: Settled, scheme: Integrator, tolerance: float, seed: int) -
             scheme=capped,
             friction=FRICTION,
             step_size=step_size,
-            periods=max(4, periods_of(_BIAS_TIME, step_size, LEVELS)),
+            periods=max(4, periods_of(time, step_size, LEVELS)),
             seed=derive_seed(seed, number),
         )
         if not bool(kept.isfinite().all()):
@@ -316,13 +316,16 @@ def _choose(settled: Settled, scheme: Integrator, tolerance: float, seed: int) -
         theta, read = yield from _parameters(coordinates, kept)
         bias = bias_of(theta, capped, step_size)
         z, wanted = kept[-1, 0].contiguous(), bias.largest_step(tolerance)
+        forgotten = memory_time(theta[:, 0], step_size * 2 ** (LEVELS - 1))
         yield Show(f"step size {step_size:.3g}: bias at most {bias.bound():.3f} sd")
-        if wanted >= step_size or number + 1 == _MOST_TRIES or step_size <= 0.5 * LEAST_STEP:
+        long_enough = _RELAXED * forgotten <= 1.2 * time or time == _MOST_BIAS_TIME
+        if long_enough and (wanted >= step_size or step_size <= 0.5 * LEAST_STEP):
             break
-        step_size = max(0.8 * wanted, 0.25 * step_size, 0.5 * LEAST_STEP)
+        time = min(_MOST_BIAS_TIME, max(time, _RELAXED * forgotten))
+        if wanted < step_size:
+            step_size = max(0.8 * wanted, 0.25 * step_size, 0.5 * LEAST_STEP)
     # Twice the shortest step that was measured is the longest whose bias was.
     taken = min(_LARGEST_STEP, 2.0 * step_size, max(wanted, step_size))
-    forgotten = memory_time(theta[:, 0], step_size * 2 ** (LEVELS - 1))
     tails = tail_shapes(theta[:, 0, :, :read].double())
     return _Chosen(coordinates, scheme, taken, bias, bias.bound(taken), forgotten, z, tails)
 
@@ -340,7 +343,7 @@ def _parameters(coordinates: Coordinates, kept: Tensor) -> Asking[tuple[Tensor, 
 def _constraint(
     potential: Potential, constrain: Callable[[Tensor], Tensor] | None
 ) -> Callable[[Tensor], Tensor] | None:
-    if constrain is None and isinstance(potential, UnconstrainedPotential):
+    if constrain is None and isinstance(potential, UnconstrainedPotential) and not potential.is_identity:
         return potential.constrain
     return constrain
 
