@@ -129,7 +129,7 @@ def test_effective_draws_of_particles():
 
 def call(**changed):
     usual = {"seconds": 1.0, "gradients": 200.0, "mean_error": 0.01, "sd_error": 0.02, "accurate": 0.5, "ess": 9000.0}
-    return {**usual, "limit": "", "note": "", **changed}
+    return {**usual, "below": None, "limit": "", "note": "", **changed}
 
 
 def test_render():
@@ -137,11 +137,11 @@ def test_render():
 
     late = call(seconds=None, accurate=None, gradients=None, mean_error=None, sd_error=None, ess=None, limit="late")
     outcomes = {
-        "torchsrk compiled": {"failed": "", "calls": [call(), call(note="do | not trust")], "below": [100.0, None]},
-        "torchsrk eager": {"failed": "", "calls": [call(), call(accurate=0.25)], "below": [100.0, 100.0]},
-        "numpyro NUTS, vectorized": {"failed": "", "calls": [call(), call(accurate=2.5)], "below": [None, None]},
-        "Pyro NUTS": {"failed": "", "calls": [late], "below": [None]},
-        "nutpie NUTS": {"failed": "ModuleNotFoundError: nutpie", "calls": [], "below": []},
+        "torchsrk compiled": {"failed": "", "calls": [call(), call(note="do | not trust")]},
+        "torchsrk eager": {"failed": "", "calls": [call(), call(accurate=0.25)]},
+        "numpyro NUTS, vectorized": {"failed": "", "calls": [call(), call(accurate=2.5)]},
+        "Pyro NUTS": {"failed": "", "calls": [late]},
+        "nutpie NUTS": {"failed": "ModuleNotFoundError: nutpie", "calls": []},
     }
     known = {"draws": 10, "mean_error": 0.001, "sd_error": 0.002}
     usual = {"model": "eight schools", "dim": 10, "failed": "", "rounds": 1, "limit": 60.0, "twins": 1e-16}

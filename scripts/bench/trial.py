@@ -77,19 +77,6 @@ def call(name: str, seed: int, limit: float, reference: Reference) -> dict:
     return {key: value for key, value in asdict(found).items() if not key.startswith("_")}
 
 
-def path(name: str, seed: int, reference: Reference) -> float | None:
-    """Gradients a chain after which the particles' second moments stay within the bound; None where never."""
-    follow = _samplers[name].path
-    assert follow is not None
-    gradients, values = zip(*follow(seed, reference.badness), strict=True)
-    return staying_below(gradients, values)
-
-
-def has_path(name: str) -> bool:
-    """Whether the sampler has particles enough to be judged at any one time."""
-    return _samplers[name].path is not None
-
-
 def measured(sampler: Sampler, seed: int, limit: float, reference: Reference) -> Trial:
     """Run until there are as many draws as users make and they are accurate, or until the limit.
 
@@ -126,8 +113,9 @@ def _judge(found: Trial, sampler: Sampler, seconds: float, over: bool, reference
         found.seconds, found.gradients = seconds, float(gradients[-1])
         found.mean_error, found.sd_error = mean_error, sd_error
         found.draws, found.note = draws, found._chunks[-1].note
-        so_far = np.square(draws).mean(1).cumsum(0) / np.arange(1, len(draws) + 1)[:, None]
-        found.below = staying_below(gradients, [reference.badness(second) for second in so_far])
+        means = np.square(draws).mean(1).cumsum(0) / np.arange(1, len(draws) + 1)[:, None]
+        taken, seconds = found._chunks[-1].path or (gradients, means)
+        found.below = staying_below(taken, [reference.badness(second) for second in seconds])
 
 
 def errors(draws: np.ndarray, reference: Reference) -> tuple[float, float]:

@@ -35,12 +35,15 @@ class Chunk:
         gradients: that a chain has taken by each of them, with the warm-up; (draws,).
         alone: these draws are another run, that began when the chunk before it was done.
         note: what the sampler says of its draws.
+        path: where there are particles enough to be judged at any one time: the gradients taken after each step or
+            window so far, (steps,), and the mean over particles of their squares by then, (steps, dim).
     """
 
     draws: np.ndarray
     gradients: np.ndarray
     alone: bool = False
     note: str = ""
+    path: tuple[np.ndarray, np.ndarray] | None = None
 
 
 @dataclass(frozen=True)
@@ -51,13 +54,10 @@ class Sampler:
         run: from a seed and a limit in seconds, chunks for as long as it is asked. The limit is for a sampler whose
             warm-up alone may pass it, which then raises a TimeoutError.
         draws: of a chain in a run as its users make it.
-        path: where there are particles enough at any one time: from a seed and a function of second moments (dim,),
-            the gradients taken and the function's value after each step or window of the warm-up. Not to be timed.
     """
 
     run: Callable[[int, float], Iterator[Chunk]]
     draws: int
-    path: Callable[[int, Callable], list[tuple[float, float]]] | None = None
 
 
 _FILES: dict[str, tuple[str, dict[str, object]]] = {

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 from numpyro.infer import MCMC
 from numpyro.infer import NUTS as Kernel
 
 from models import jax_log_density, starts
-from samplers import CHAINS, DRAWS, FIRST_DRAWS, WARM_UP, Chunk, Sampler, doublings
+from samplers import CHAINS, DRAWS, FIRST_DRAWS, WARM_UP, Chunk, Sampler
+from samplers.scan import chunks
 
 _FIELDS = ("num_steps",)
 
@@ -26,22 +27,22 @@ def build(file: str, *, chain_method: str) -> Sampler:
         progress_bar=False,
     )
 
-    def more() -> tuple[np.ndarray, np.ndarray]:
-        """FIRST_DRAWS draws and their gradients, going on from where the chains are."""
-        state = mcmc.post_warmup_state
+    # numpyro compiles several chains anew in every run, unless a user does this. It leaves nothing of use in ``mcmc``.
+    @jax.jit
+    def warm_up(key, x):
+        mcmc.warmup(key, init_params=x, extra_fields=_FIELDS, collect_warmup=True)
+        return mcmc.last_state, mcmc.get_extra_fields(group_by_chain=True)["num_steps"].sum(1).mean()
+
+    @jax.jit
+    def more(key, state, tuned):
+        mcmc.post_warmup_state = state
         mcmc.run(state.rng_key, extra_fields=_FIELDS)
-        mcmc.post_warmup_state = mcmc.last_state
-        draws = np.asarray(mcmc.get_samples(group_by_chain=True)).swapaxes(0, 1)
-        return draws, np.asarray(mcmc.get_extra_fields(group_by_chain=True)["num_steps"]).mean(0)
+        steps = mcmc.get_extra_fields(group_by_chain=True)["num_steps"].mean(0)
+        return mcmc.last_state, (mcmc.get_samples(group_by_chain=True).swapaxes(0, 1), steps)
 
     def run(seed: int, limit: float) -> Iterator[Chunk]:
-        x = starts(file, CHAINS, seed)
-        mcmc.warmup(jax.random.key(seed), init_params=x, extra_fields=_FIELDS, collect_warmup=True)
-        spent = float(np.asarray(mcmc.get_extra_fields(group_by_chain=True)["num_steps"]).sum(1).mean())
-        for count in doublings():
-            parts = [more() for _ in range(count)]
-            gradients = spent + np.concatenate([steps for _, steps in parts]).cumsum()
-            spent = float(gradients[-1])
-            yield Chunk(np.concatenate([draws for draws, _ in parts]), gradients)
+        key = jax.random.key(seed)
+        state, steps = warm_up(key, jnp.asarray(starts(file, CHAINS, seed)))
+        yield from chunks(more, key, state, None, float(steps))
 
     return Sampler(run, DRAWS)

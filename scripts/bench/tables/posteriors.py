@@ -41,8 +41,6 @@ def measure(unit: tuple[str, bool], crew: Crew) -> dict:
             first = number % len(contenders)  # nobody always follows the same one
             for contender in contenders[first:] + contenders[:first]:
                 contender.turn(number)
-        for contender in contenders:
-            contender.follow()
     finally:
         for contender in contenders:
             contender.close()
@@ -63,27 +61,21 @@ class _Contender:
 
     def __init__(self, name: str, file: str, limit: float, reference: Reference, crew: Crew) -> None:
         self.name, self._limit, self._reference = name, limit, reference
-        self.outcome: dict = {"failed": "", "calls": [], "below": []}
+        self.outcome: dict = {"failed": "", "calls": []}
         self._worker: Worker = crew.hire(environment(name))
         self._ask("prepare", file)
 
     def turn(self, number: int) -> None:
-        """A call with another seed, unless the first was too slow for more."""
+        """A call with another seed, unless one was too slow for more."""
         calls = self.outcome["calls"]
-        if self.outcome["failed"] or (calls and (calls[0]["limit"] or calls[0]["seconds"] > SLOW)):
+        late = any(call["limit"] for call in calls) or any(call["seconds"] > SLOW for call in calls[1:])
+        if self.outcome["failed"] or late:
             return
         found = self._ask("call", 1 + number, self._limit, self._reference)
         if found is not None:
             draws = found.pop("draws")
             found["ess"] = None if draws is None else smallest_ess(draws)
             calls.append(found)
-            self.outcome["below"].append(found.pop("below"))
-
-    def follow(self) -> None:
-        """Where particles can be judged at any one time, the bias is taken along their warm-up."""
-        if self._ask("has_path"):
-            calls = range(len(self.outcome["calls"]))
-            self.outcome["below"] = [self._ask("path", 1 + number, self._reference) for number in calls]
 
     def close(self) -> None:
         self._worker.close()
