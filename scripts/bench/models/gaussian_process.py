@@ -1,6 +1,6 @@
 """Gaussian-process regression: length ρ, amplitude α and noise σ of a squared exponential kernel, from 20 points.
 
-ρ ~ Gamma(4, 2), α ~ half-N(0, 2), σ ~ half-N(0, 1); points are their logarithms.
+ρ ~ Gamma(25, 4), α ~ half-N(0, 2), σ ~ half-N(0, 1); points are their logarithms.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _POINTS = 20
 
 def data() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(1)
-    at = np.linspace(-5.0, 5.0, _POINTS)
+    at = np.linspace(-10.0, 10.0, _POINTS)
     distances = (at[:, None] - at) ** 2
-    truth = np.linalg.cholesky(1.5**2 * np.exp(-0.5 * distances / 1.8**2) + 1e-9 * np.eye(_POINTS))
+    truth = np.linalg.cholesky(2.0**2 * np.exp(-0.5 * distances / 5.5**2) + 1e-9 * np.eye(_POINTS))
     return {
-        "y": truth @ rng.standard_normal(_POINTS) + 0.4 * rng.standard_normal(_POINTS),
+        "y": truth @ rng.standard_normal(_POINTS) + 0.5 * rng.standard_normal(_POINTS),
         "distances": distances,
         "eye": np.eye(_POINTS),
     }
@@ -34,7 +34,7 @@ def in_torch(y, distances, eye) -> Callable:
         root = torch.linalg.cholesky(kernel + (sigma**2)[..., None, None] * eye)
         whitened = torch.linalg.solve_triangular(root, y.expand(*x.shape[:-1], -1)[..., None], upper=False)[..., 0]
         likelihood = -0.5 * (whitened**2).sum(-1) - torch.log(root.diagonal(dim1=-2, dim2=-1)).sum(-1)
-        prior = 4.0 * x[..., 0] - 2.0 * rho - 0.5 * (alpha / 2.0) ** 2 + x[..., 1] - 0.5 * sigma**2 + x[..., 2]
+        prior = 25.0 * x[..., 0] - 4.0 * rho - 0.5 * (alpha / 2.0) ** 2 + x[..., 1] - 0.5 * sigma**2 + x[..., 2]
         return likelihood + prior
 
     return log_density
@@ -49,7 +49,7 @@ def in_jax(y, distances, eye) -> Callable:
         root = jnp.linalg.cholesky(alpha**2 * jnp.exp(-0.5 * distances / rho**2) + sigma**2 * eye)
         whitened = solve_triangular(root, y, lower=True)
         likelihood = -0.5 * (whitened**2).sum() - jnp.log(jnp.diagonal(root)).sum()
-        prior = 4.0 * x[0] - 2.0 * rho - 0.5 * (alpha / 2.0) ** 2 + x[1] - 0.5 * sigma**2 + x[2]
+        prior = 25.0 * x[0] - 4.0 * rho - 0.5 * (alpha / 2.0) ** 2 + x[1] - 0.5 * sigma**2 + x[2]
         return likelihood + prior
 
     return log_density
