@@ -31,11 +31,12 @@ def in_torch(y, distances, eye) -> Callable:
     def log_density(x):
         rho, alpha, sigma = torch.exp(x).unbind(-1)
         kernel = (alpha**2)[..., None, None] * torch.exp(-0.5 * distances / (rho**2)[..., None, None])
-        root = torch.linalg.cholesky(kernel + (sigma**2)[..., None, None] * eye)
+        # One matrix that rounding has made indefinite must not end the run of all: jax has NaN there.
+        root, failed = torch.linalg.cholesky_ex(kernel + (sigma**2)[..., None, None] * eye)
         whitened = torch.linalg.solve_triangular(root, y.expand(*x.shape[:-1], -1)[..., None], upper=False)[..., 0]
         likelihood = -0.5 * (whitened**2).sum(-1) - torch.log(root.diagonal(dim1=-2, dim2=-1)).sum(-1)
         prior = 25.0 * x[..., 0] - 4.0 * rho - 0.5 * (alpha / 2.0) ** 2 + x[..., 1] - 0.5 * sigma**2 + x[..., 2]
-        return likelihood + prior
+        return (likelihood + prior).masked_fill(failed > 0, torch.nan)
 
     return log_density
 
