@@ -13,7 +13,7 @@ from trial import Reference
 __all__ = ["TITLE", "measure", "plan", "render"]
 
 TITLE = "Posteriors"
-LIMIT, QUICK_LIMIT = 60.0, 5.0
+LIMIT, QUICK_LIMIT = 60.0, 30.0
 _ROUNDS = 3
 _DRAWS, _QUICK_DRAWS = 4000, 500  # of each of the reference's chains
 _QUICK = (TORCHSRK, TORCHSRK_EAGER, NUMPYRO, PYRO)
