@@ -56,7 +56,10 @@ setup(
         ],
         "diagnostics": DIAGNOSTICS,
         "examples": EXAMPLES,
-        "bench": ["scipy>=1.11", "jax>=0.10", "diffrax>=0.7", "blackjax>=1.7", "torchebm>=0.8", "posteriors>=0.1"],
+        "bench": [
+            *("scipy>=1.11", "jax>=0.10", "diffrax>=0.7", "blackjax>=1.7", "torchebm>=0.8", "posteriors>=0.1"),
+            *("numpyro>=0.22", "pyro-ppl>=1.9", "nutpie>=0.16", "arviz>=0.20,<1", *EXAMPLES),
+        ],
     },
     classifiers=[
         "Intended Audience :: Science/Research",

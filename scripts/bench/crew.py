@@ -111,6 +111,10 @@ class Crew:
             self._workers[name] = Worker({**self._environment, **x64})
         return self._workers[name]
 
+    def hire(self, environment: dict[str, str]) -> Worker:
+        """A worker of its own, for the caller to close, with some more of the environment set."""
+        return Worker({**self._environment, **environment})
+
     def ask(self, entry: Entry, method: str, *arguments: Any) -> Any:
         """A request about an entry that was prepared."""
         return self.worker(entry.process_name, entry.case.dtype).ask(method, entry.label, *arguments)

@@ -9,7 +9,10 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("torch", "jax", "jaxlib", "diffrax", "blackjax", "torchsde", "torchebm", "posteriors", "numpy")
+PACKAGES = (
+    *("torch", "jax", "jaxlib", "diffrax", "blackjax", "numpyro", "pyro-ppl", "nutpie", "torchsde", "torchebm"),
+    *("posteriors", "numpy"),
+)
 
 
 def describe() -> dict[str, str]:

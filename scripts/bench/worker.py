@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import time
 import warnings
+from importlib import import_module
 from multiprocessing.connection import Connection
+from typing import Any
 
 import numpy as np
 
@@ -45,6 +47,10 @@ class _Bench:
     def clear(self) -> None:
         """Forget all that was prepared."""
         self._runs.clear()
+
+    def call(self, module: str, function: str, *arguments: Any) -> Any:
+        """A function of a module that is imported here alone."""
+        return getattr(import_module(module), function)(*arguments)
 
     def prepare(self, label: str, contender: str, case: Case, steps: int) -> float:
         """Build a contender; the seconds of its first call, compilation included."""

@@ -6,7 +6,7 @@ JSON; and ``render(rows)``, the markdown from as many rows as there are.
 
 from types import ModuleType
 
-from tables import accuracy, compile_time, growth, levy_area, noise_bound, peers, throughput
+from tables import accuracy, compile_time, growth, levy_area, noise_bound, peers, posteriors, throughput
 
 TABLES: dict[str, ModuleType] = {
     "throughput": throughput,
@@ -16,4 +16,5 @@ TABLES: dict[str, ModuleType] = {
     "noise-bound": noise_bound,
     "compile-time": compile_time,
     "levy-area": levy_area,
+    "posteriors": posteriors,
 }
