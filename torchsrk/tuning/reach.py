@@ -24,6 +24,7 @@ _LEFT = 0.02  # of the particles that may be on their way still
 _MOST_STEPS = 200
 _PATIENCE = 3  # failures of a direction before steps go by signs alone
 _FIRST_SIGN_STEP, _LARGEST_SIGN_STEP = 0.1, 2.0
+_FIRST_RADIUS = 2.0  # of a move, in spreads of the start, coordinate by coordinate; doubled whenever it is reached
 _BEHIND = 0.05  # the quantile of energies that others are behind of
 
 
@@ -79,7 +80,7 @@ def left_behind(energy: Tensor, dim: int) -> Tensor:
     ordered = energy.sort().values
     low, left, middle, right = (ordered[int(share * (len(energy) - 1))] for share in (_BEHIND, 0.16, 0.5, 0.84))
     spread = (0.5 * (right - left)).nan_to_num(math.inf).clamp_min(math.sqrt(0.5 * dim))
-    return (energy > low + 10.0 + 3.0 * dim) | (energy > middle + 10.0 + 6.0 * spread)
+    return (energy > low + 10.0 + 3.0 * dim) | (energy > middle + 10.0 + 4.0 * spread)
 
 
 def _with_density(ensemble: Ensemble, seed: int) -> Ensemble:
@@ -113,6 +114,9 @@ class _Descent:
         self.length = like.new_ones(particles)
         self.failures = torch.zeros(particles, dtype=torch.long, device=like.device)
         self.sign_steps = like.new_full((particles, dim), _FIRST_SIGN_STEP)
+        spread = (ensemble.x.quantile(0.84, 0) - ensemble.x.quantile(0.16, 0)) / 2.0
+        self.unit = torch.where(spread > 0.0, spread, 1.0)
+        self.radius = like.new_full((particles,), _FIRST_RADIUS)
 
     def see(self) -> None:
         """Take the ensemble's metric anew; every half has that of the other."""
@@ -148,10 +152,15 @@ class _Descent:
 
     def move(self, rows: Tensor) -> Tensor:
         """Where the given particles try to go, (rows, dim)."""
+        aimed = self.length[rows].unsqueeze(-1) * self.direction[rows]
+        # A direction tells of the curvature where a particle is: far along it may lie a plateau that holds it.
+        share = (self.radius[rows] / (aimed / self.unit).abs().amax(-1)).clamp_max(1.0)
+        self.radius[rows] *= torch.where(share < 1.0, 2.0, 1.0)
+        self.length[rows] *= share
         return torch.where(
             self._by_sign(rows).unsqueeze(-1),
             -self.sign_steps[rows] * self.ensemble.gradient[rows].sign(),
-            self.length[rows].unsqueeze(-1) * self.direction[rows],
+            share.unsqueeze(-1) * aimed,
         )
 
     def moved(self, rows: Tensor, move: Tensor, trial: Ensemble) -> None:

@@ -24,9 +24,11 @@ def build(file: str, **options: bool) -> Sampler:
     def run(seed: int, limit: float) -> Iterator[Chunk]:
         with warnings.catch_warnings(record=True) as caught, _watched_windows() as seen:
             warnings.simplefilter("always")
-            plan = tune(log_density, dim=dim, seed=seed, **options)
+            plan = tune(log_density, dim=dim, seed=seed)
         note = "; ".join(dict.fromkeys(str(each.message) for each in caught if each.category is RuntimeWarning))
         spent, cost = sum(plan.report.gradients.values()), plan.length * plan.integrator.gradients_per_step
+        reached = plan.report.gradients["reach"]
+        seen = [(reached + taken, second) for taken, second in seen]
         seen.append((spent, plan.positions.square().mean(0)))
         before, drawn = None, 0
         for draws in _DRAWS:
@@ -44,12 +46,14 @@ def build(file: str, **options: bool) -> Sampler:
 
 @contextmanager
 def _watched_windows() -> Iterator[list[tuple[float, torch.Tensor]]]:
-    """Gradients taken and second moments after every window of the warm-up. The run pays for being looked at."""
-    seen, window = [], settling._window
+    """Gradients taken since the windows began, and second moments after each. The run pays for being looked at."""
+    seen: list[tuple[float, torch.Tensor]] = []
+    window = settling._window
 
-    def watched(evaluate: Any, *arguments: Any, **named: Any) -> Any:
-        x, capped = window(evaluate, *arguments, **named)
-        seen.append((evaluate.gradients, x.square().mean(0)))
+    def watched(ensemble: Any, step_size: float, steps: int, *, seed: int) -> Any:
+        x, capped = yield from window(ensemble, step_size, steps, seed=seed)
+        taken = seen[-1][0] if seen else 0.0
+        seen.append((taken + steps + 2.0, x.square().mean(0)))  # with those that a window begins with
         return x, capped
 
     settling._window = watched
