@@ -203,6 +203,36 @@ def test_other_schemes(scheme):
     assert plan.report.bound <= 0.05 * (1.0 + 1e-9)
 
 
+def test_a_plateau_of_a_hierarchical_model_is_not_jumped_onto():
+    """At first the best that 40 wrong effects can do is not to count, log τ → -∞: a plateau 60 above the bulk."""
+    generator = torch.Generator().manual_seed(0)
+    y = 1.0 + 0.5 * torch.randn(40, 1, generator=generator) + 0.3 * torch.randn(40, 6, generator=generator)
+
+    def log_density(x):
+        mu, log_tau, log_sigma, eta = x[..., 0:1], x[..., 1:2], x[..., 2:3], x[..., 3:]
+        off = (y - (mu + log_tau.exp() * eta).unsqueeze(-1)).square().sum((-1, -2))
+        prior = -0.5 * (mu.square() + log_tau.exp().square() + log_sigma.exp().square()).squeeze(-1)
+        prior = prior - 0.5 * eta.square().sum(-1) + (log_tau + log_sigma).squeeze(-1)
+        return prior - 0.5 * off * (-2.0 * log_sigma.squeeze(-1)).exp() - 240.0 * log_sigma.squeeze(-1)
+
+    plan = tune(log_density, dim=43, seed=0)
+    assert plan.report.trusted, plan.report
+    assert float(drawn(plan)[:, 1].min()) > -2.0
+    assert sum(plan.report.gradients.values()) < 400
+
+
+def test_a_matrix_that_is_not_definite_costs_one_particle():
+    """The determinant of [[1, r], [r, 1]], as a user writes it: torch raises for all particles where one has r > 1."""
+
+    def log_density(x):
+        r = x[..., 0]
+        matrix = torch.stack((torch.ones_like(r), r, r, torch.ones_like(r)), -1).reshape(*r.shape, 2, 2)
+        return torch.linalg.cholesky(matrix).diagonal(dim1=-2, dim2=-1).log().sum(-1) - 50.0 * r.square()
+
+    plan = tune(log_density, dim=1, seed=0, particles=200)
+    assert abs(float(drawn(plan).std()) - 0.0995) < 0.008
+
+
 def test_float32_finds_a_badly_scaled_target():
     scales = torch.tensor([1.0, 1e2, 1e-3], dtype=torch.float32)
     start = torch.zeros(3, dtype=torch.float32)

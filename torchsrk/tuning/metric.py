@@ -57,9 +57,9 @@ def whitened(ensemble: Ensemble, held_out: Ensemble | None = None) -> Coordinate
         fit, test = ensemble.halves()
     else:
         fit, test = ensemble, _in_double(held_out)
-    trials = [(_divergence_of(form, fit, test), form) for form in _forms(fit)]
-    _, best = min(trials, key=lambda trial: trial[0])
-    found = best(ensemble)
+    trials = [(form, *_tried(form, fit, test)) for form in _forms(fit)]
+    best, found, _ = min(trials, key=lambda trial: trial[2])
+    found = best(ensemble) if found is None or fit is not ensemble else found
     if not bool(found.loc.isfinite().all()):
         raise ValueError("particles and gradients have no finite spread: the density is improper, or not smooth")
     return Coordinates(found.loc.to(dtype), found.scale.to(dtype))
@@ -72,12 +72,13 @@ def divergence(coordinates: Coordinates, ensemble: Ensemble) -> float:
     return found if found == found else math.inf
 
 
-def _divergence_of(form: Form, fit: Ensemble, test: Ensemble) -> float:
-    """Infinite for a form that these particles do not have: covariances may be singular to rounding."""
+def _tried(form: Form, fit: Ensemble, test: Ensemble) -> tuple[Coordinates | None, float]:
+    """Its coordinates and their divergence; infinite if these particles have none: covariances may be singular."""
     try:
-        return divergence(form(fit), test)
+        found = form(fit)
+        return found, divergence(found, test)
     except torch.linalg.LinAlgError:
-        return math.inf
+        return None, math.inf
 
 
 def _forms(ensemble: Ensemble) -> Iterator[Form]:

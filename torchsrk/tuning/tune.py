@@ -21,7 +21,7 @@ from ..integrators import GHMC, Integrator, integrator_named
 from ..integrators.capped import Capped
 from ..potentials import AffinePotential, FunctionPotential, Potential, UnconstrainedPotential
 from ..potentials.affine import Diagonal, LowRank, Triangular
-from ..potentials.base import is_stateful
+from ..potentials.base import is_stateful, row_by_row
 from ..sampling import Run, sample
 from ..sde import Langevin, UnderdampedLangevin
 from ..targets import diffusion_for
@@ -476,7 +476,7 @@ def _start(potential: Potential, start: Tensor | Distribution | None, shape: tup
 def _in_dtype_of(potential: Potential, x: Tensor) -> Tensor:
     """The points in the precision of the density's values: data in float64 is not looked at in float32."""
     with torch.no_grad():
-        energy = potential(x[:1])
+        energy = row_by_row(lambda rows: potential(rows).unsqueeze(-1), x[:16], 1)
     return x.to(torch.promote_types(x.dtype, energy.dtype)) if energy.is_floating_point() else x
 
 
