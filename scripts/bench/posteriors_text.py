@@ -26,7 +26,8 @@ def _text(rounds: int, limit: float) -> str:
 MCLMC: 4 chains of 10,000 steps. MEADS and ChEES: 128 chains, 1000 draws after 1000 of warm-up. LAPS: 1000 chains, at
 most 500 unadjusted steps and 500 gradients of adjusted ones; the end is the draw. All start uniform on (-2, 2).
 numpyro compiles several chains anew in every `MCMC.run`; here its warm-up and its runs are wrapped in a `jax.jit`, so
-that only the first call does. LAPS compiles in every call, and torchsrk compiles in every `tune`.
+that only the first call does. LAPS compiles in every call; torchsrk tunes eagerly, and "compiled" are its draws, for
+every plan anew.
 
 Every contender has a process for each posterior. Its first call there compiles what it compiles, with empty caches;
 then come {rounds} rounds, in turns, each call with another seed, of which medians are given. A contender whose call in

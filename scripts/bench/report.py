@@ -21,6 +21,8 @@ class Report:
     def __init__(self, folder: Path, markdown: Path, machine: dict[str, str]) -> None:
         self._folder, self._markdown, self._machine = folder, markdown, machine
         folder.mkdir(parents=True, exist_ok=True)
+        # Of tables whose rows are not on this disk: `--only` keeps what others say.
+        self._earlier = _sections(markdown.read_text(encoding="utf-8")) if markdown.exists() else {}
 
     def save(self, name: str, rows: list[dict[str, Any]]) -> None:
         """Replace a table's rows."""
@@ -29,7 +31,7 @@ class Report:
         self.write()
 
     def write(self) -> None:
-        """The markdown of every table that has rows."""
+        """The markdown of every table that has rows, or that the file has already."""
         parts = [
             "# Benchmarks\n",
             "Written by `make bench`: don't edit. Contenders take turns in one run, each in a process of its own that\n"
@@ -47,7 +49,15 @@ class Report:
                     parts.append(module.render(kept["rows"]))
                 except KeyError:  # rows that an earlier version of this script left
                     parts.append(f"To be measured again, by `--only {name}`.\n")
+            elif module.TITLE in self._earlier:
+                parts.append(self._earlier[module.TITLE])
         self._markdown.write_text("\n".join(parts), encoding="utf-8")
 
     def _file(self, name: str) -> Path:
         return self._folder / f"{name}.json"
+
+
+def _sections(markdown: str) -> dict[str, str]:
+    """The parts of a page, heading included, by their titles."""
+    parts = markdown.split("\n## ")[1:]
+    return {part.partition("\n")[0]: f"## {part.rstrip()}\n" for part in parts}
