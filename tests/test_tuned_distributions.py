@@ -100,6 +100,25 @@ def test_targets_of_a_batch_have_plans_of_their_own():
     assert first != second
 
 
+def test_targets_of_a_batch_take_as_long_as_each_needs():
+    """A normal law, which is done at once, before two that bend, and an odd number of particles."""
+    bend = torch.tensor([0.0, 0.5, 1.0])
+
+    def log_density(x):
+        return -0.5 * x[..., 0].square() - 2.0 * (x[..., 1] - bend * x[..., 0].square()).square()
+
+    options = {"event_shape": (2,), "batch_shape": (3,), "seed": 0}
+    batch = DiffusionDistribution(log_density, particles=999, **options)
+    draws = batch.sample((9990,))
+    mean, sd = torch.stack((0.0 * bend, bend), -1), torch.stack((1.0 + 0.0 * bend, (2.0 * bend**2 + 0.25).sqrt()), -1)
+    assert float(((draws.mean(0) - mean) / sd).abs().max()) < 0.1
+    assert float((draws.std(0) / sd - 1.0).abs().max()) < 0.05
+    windows = [report.windows for report in batch.tuning.reports]
+    assert windows[0] < windows[2]
+    # As if alone, but for its noise: no target's noise is that of another, or of an earlier window.
+    assert abs(float(torch.corrcoef(draws[:, :, 0].T)[0, 1:].abs().max())) < 0.06
+
+
 def test_a_target_of_a_batch_that_can_not_be_sampled_is_named():
     precision = torch.tensor([[1.0, 2.0], [0.0, 3.0]])
 

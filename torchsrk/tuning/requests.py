@@ -74,5 +74,6 @@ class Show:
     text: str
 
 
-Request = Points | Read | Chain | Coupled | Phase | Show
+Asked = Points | Read | Chain | Coupled  # of the density
+Request = Asked | Phase | Show
 Asking = Generator[Request, Any, T]

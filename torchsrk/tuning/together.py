@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -19,7 +20,7 @@ from ..targets import diffusion_for
 from .bias import LEVELS
 from .ensemble import Ensemble, energies_and_gradients
 from .metric import Coordinates
-from .requests import Asking, Chain, Coupled, Phase, Points, Read, Request, Show
+from .requests import Asked, Asking, Chain, Coupled, Phase, Points, Read, Show
 
 T = TypeVar("T")
 Answers = dict[int, Any]
@@ -49,22 +50,26 @@ class Density:
         self.targets = math.prod(batch_shape)
         self.gradients = [0.0] * self.targets  # a particle, on average
         self._threads = torch.get_num_threads()
-        self._last: dict[tuple[type, int], Any] = {}  # what a target asked last, and is asked along when others are
+        self._last: dict[tuple[type, int], Any] = {}  # what a target asked last of each kind
 
-    def answer(self, asked: Mapping[int, Request]) -> Answers:
+    def answer(self, asked: Mapping[int, Asked]) -> Answers:
         """Answers to requests of one kind, by target."""
-        kind = type(next(iter(asked.values())))
+        first = next(iter(asked.values()))
         for target, request in asked.items():
-            self._last[kind, target] = request
-        requests = [self._last[kind, target] for target in range(self.targets)]
-        serve: dict[type, Callable[[Any], list[Any]]]
+            self._last[type(first), target] = request
+        # A target that does not ask now has to be evaluated along with the others.
+        requests = [
+            asked[target] if target in asked else _idle(self._last[type(first), target], first)
+            for target in range(self.targets)
+        ]
+        serve: dict[type, Callable[[Any, Any], list[Any]]]
         serve = {Points: self._points, Read: self._read, Chain: self._chain, Coupled: self._coupled}
-        answers = serve[kind](requests)
+        answers = serve[type(first)](requests, first)
         return {target: answers[target] for target in asked}
 
     # ------------------------------------------------------------------------------------------------- one kind each
 
-    def _points(self, requests: Sequence[Points]) -> list[Any]:
+    def _points(self, requests: Sequence[Points], first: Points) -> list[Any]:
         x = self._stacked([request.x for request in requests])
         with torch_threads(self._threads):
             energy, gradient = energies_and_gradients(self.potential, x)
@@ -76,7 +81,7 @@ class Density:
         self._count([len(request.x) / self.particles for request in requests])
         return found
 
-    def _read(self, requests: Sequence[Read]) -> list[Any]:
+    def _read(self, requests: Sequence[Read], first: Read) -> list[Any]:
         if self.constrain is None:
             return [None] * self.targets
         points = self.constrain(self._stacked([request.x.flatten(0, -2) for request in requests]))
@@ -87,9 +92,8 @@ class Density:
             for target, (request, count) in enumerate(zip(requests, counts, strict=True))
         ]
 
-    def _chain(self, requests: Sequence[Chain]) -> list[Any]:
-        first = requests[0]
-        frame = _Frame(self, requests)
+    def _chain(self, requests: Sequence[Chain], first: Chain) -> list[Any]:
+        frame = _Frame(self, requests, first)
         with torch_threads(self._threads):
             run = sample(
                 frame.sde,
@@ -109,8 +113,8 @@ class Density:
         ]
         return list(zip(frame.outward(run.final), shares, strict=True))
 
-    def _coupled(self, requests: Sequence[Coupled]) -> list[Any]:
-        first, frame = requests[0], _Frame(self, requests)
+    def _coupled(self, requests: Sequence[Coupled], first: Coupled) -> list[Any]:
+        frame = _Frame(self, requests, first)
         periods = max(request.periods for request in requests)
         with torch_threads(self._threads):
             kept = coupled_positions(
@@ -137,12 +141,25 @@ class Density:
     def _stacked(self, rows: Sequence[Tensor]) -> Tensor:
         """(most rows, *batch_shape, dim): a target that asks for fewer repeats its last."""
         most = max(map(len, rows))
-        filled = [torch.cat((part, part[-1:].expand(most - len(part), -1))) for part in rows]
-        return torch.stack(filled, 1).reshape(most, *self.batch_shape, -1)
+        return torch.stack([_with_rows(part, most) for part in rows], 1).reshape(most, *self.batch_shape, -1)
 
     def _apart(self, rows: Tensor) -> list[Tensor]:
         """(rows, width) of every target, from (rows, *batch_shape, width)."""
         return list(rows.reshape(len(rows), self.targets, -1).unbind(1))
+
+
+def _idle(last: Asked, asked: Asked) -> Asked:
+    """What a target asked last, of as many particles as others ask now."""
+    if isinstance(last, (Points, Read)):
+        return replace(last, x=last.x.flatten(0, -2)[:1])
+    assert isinstance(asked, (Chain, Coupled))
+    z = _with_rows(last.z, len(asked.z))
+    return replace(last, z=z, periods=1) if isinstance(last, Coupled) else replace(last, z=z)
+
+
+def _with_rows(rows: Tensor, count: int) -> Tensor:
+    """The first so many, the last of them repeated where there are fewer."""
+    return torch.cat((rows[:count], rows[-1:].expand(max(0, count - len(rows)), -1)))
 
 
 class _Frame:
@@ -152,8 +169,7 @@ class _Frame:
     of c·h, and a step of an overdamped one of c²·h.
     """
 
-    def __init__(self, density: Density, requests: Sequence[Chain] | Sequence[Coupled]) -> None:
-        first = requests[0]
+    def __init__(self, density: Density, requests: Sequence[Chain] | Sequence[Coupled], first: Chain | Coupled) -> None:
         self._apart, self._stacked = density._apart, density._stacked
         self.step_size, coordinates, self.stretches = one_step_size(
             [request.step_size for request in requests],
@@ -242,12 +258,12 @@ class _Desk:
 
     def __init__(self, tasks: Sequence[Asking[Any]], density: Density, bar: Any) -> None:
         self.tasks, self.density, self.bar = tasks, density, bar
-        self.waiting: dict[int, Request] = {}
+        self.waiting: dict[int, Asked] = {}
         self.results: dict[int, Any] = {}
         self.spent: list[dict[str, float]] = [{} for _ in tasks]
         self._phases: list[tuple[str, float]] = [("", 0.0)] * len(tasks)
 
-    def next(self) -> dict[int, Request]:
+    def next(self) -> dict[int, Asked]:
         """Requests that are answered together."""
         first = min(map(_key, self.waiting.values()))
         return {target: request for target, request in self.waiting.items() if _key(request) == first}
@@ -281,7 +297,7 @@ class _Desk:
         self.bar.set_description_str(f"tune: {news.name}")
 
 
-def _key(request: Request) -> tuple[Any, ...]:
+def _key(request: Asked) -> tuple[Any, ...]:
     kind = _ORDER.index(type(request))
     return (kind, request.steps, request.first_particle) if isinstance(request, Chain) else (kind,)
 
