@@ -13,7 +13,8 @@ from ..brownian.noise import derive_seed
 from ..potentials import Potential
 from ..sampling import Run, integrate, sample
 from ..transforms import is_transformed
-from .tune import Tuning, tune
+from .plan import Tuning
+from .tune import tune
 
 _ANCHORS = 16  # points at which the density is looked at before draws
 _FORGETTING = 5  # lengths that a differentiable chain runs, so that its start tells nothing of the parameters

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import torch
 from torch import Size, Tensor
@@ -16,166 +16,24 @@ from torch.distributions import Distribution
 from ..blocks import torch_threads
 from ..brownian import Stream, start_normals
 from ..brownian.noise import check_seed, derive_seed, draw_uniform
-from ..coupling import periods_of
-from ..integrators import GHMC, Integrator, integrator_named
+from ..integrators import Integrator, integrator_named
 from ..integrators.capped import Capped
 from ..potentials import AffinePotential, FunctionPotential, Potential, UnconstrainedPotential
-from ..potentials.affine import Diagonal, LowRank, Triangular
 from ..potentials.base import is_stateful, row_by_row
-from ..sampling import Run, sample
-from ..sde import Langevin, UnderdampedLangevin
 from ..targets import diffusion_for
-from .bias import LEVELS, StepBias, bias_of
-from .checks import identities, tail_shapes
+from .checks import identities
+from .choose import Chosen, adjusted, choose
 from .ensemble import Ensemble
-from .length import memory_time
-from .metric import Coordinates, whitened
+from .plan import FRICTION, Tuning
 from .reach import reach
 from .report import TuningReport
-from .requests import Asking, Chain, Coupled, Phase, Points, Read, Show
-from .settle import LEAST_STEP, Settled, longest_kick, settle
-from .together import Density, entry_of, is_underdamped, joined, one_step_size, together
+from .requests import Asking, Phase, Points
+from .settle import longest_kick, settle
+from .together import Density, is_underdamped, joined, one_step_size, together
 
-if TYPE_CHECKING:
-    from ..diagnostics import Diagnosis
-
-FRICTION = 1.0  # between draws: a whitened Gaussian forgets soonest
-_LARGEST_STEP = 0.6
-_BIAS_TIME, _MOST_BIAS_TIME = 10.0, 60.0
-_RELAXED = 2.5  # memory times after which chains have gone nine tenths of the way to the laws of their own steps
-_MOST_TRIES = 4
 _LEAST_PARTICLES = 32
-_ACCEPTANCE = 0.8
 
 LogDensity = Callable[[Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """A plan to draw from a density, or from each of a batch, and what it stands on.
-
-    Attributes:
-        potential: the density's energy in whitened coordinates z; ``potential.outward(z)`` are those it was given in.
-        sde, integrator, step_size: the diffusion of z, and what simulates it. Targets of a batch have one step size:
-            what differs between them is in their coordinates.
-        length: steps between draws that hardly know of one another.
-        state: states of the particles, (particles, *batch_shape, width), to go on from.
-        step: the number of the next step.
-        seed: of all draws.
-        reports: what was found on the way, a report for every target of the batch in row-major order.
-    """
-
-    potential: AffinePotential
-    sde: Langevin | UnderdampedLangevin
-    integrator: Integrator
-    step_size: float
-    length: int
-    state: Tensor
-    step: int
-    seed: int
-    reports: tuple[TuningReport, ...]
-
-    @property
-    def report(self) -> TuningReport:
-        """What was found on the way, and whether the draws can be trusted."""
-        if len(self.reports) > 1:
-            raise ValueError(f"there are {len(self.reports)} targets, each with its own report: see reports")
-        return self.reports[0]
-
-    @property
-    def trusted(self) -> bool:
-        """Whether nothing speaks against the draws of any target."""
-        return all(report.trusted for report in self.reports)
-
-    @property
-    def troubles(self) -> list[str]:
-        """What speaks against them, and of which target of a batch."""
-        batch_shape = self.state.shape[1:-1]
-        return [
-            (f"target {entry_of(number, batch_shape)}: " if batch_shape else "") + trouble
-            for number, report in enumerate(self.reports)
-            for trouble in report.troubles
-        ]
-
-    @property
-    def positions(self) -> Tensor:
-        """Where the particles are, (particles, *batch_shape, dim)."""
-        return self.potential.outward(self.state[..., : self.potential.loc.shape[-1]])
-
-    def sample(
-        self,
-        draws: int = 1,
-        *,
-        after: Run | None = None,
-        compile: bool | Literal["auto"] = False,
-        progress: bool = False,
-    ) -> Run:
-        """So many draws of every particle, as a Run whose trajectory is (draws, particles, *batch_shape, dim).
-
-        Draws go on from those of a Run ``after`` which they come; without one the same draws come again.
-        """
-        if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
-            raise ValueError(f"draws is a positive integer; got {draws!r}")
-        state, step = (self.state, self.step) if after is None else (after.state, after.step)
-        run = sample(
-            self.sde,
-            state[..., : self.potential.loc.shape[-1]].contiguous(),
-            state=state,
-            integrator=self.integrator,
-            step_size=self.step_size,
-            num_steps=draws * self.length,
-            thin=self.length,
-            seed=self.seed,
-            first_step=step,
-            compile=compile,
-            progress=progress,
-        )
-        assert run.trajectory is not None
-        out = self.potential.outward
-        return Run(out(run.final), out(run.trajectory), run.state, run.step, run.statistics)
-
-    def diagnose(self, run: Run, **options: Any) -> Diagnosis:
-        """What a run of this plan is worth; options are those of ``torchsrk.diagnose``."""
-        from ..diagnostics import diagnose
-
-        return diagnose(run, tuning=self, **options)
-
-    def state_dict(self) -> dict[str, Any]:
-        """All of it but the density, as tensors, numbers and text."""
-        return {
-            "loc": self.potential.loc,
-            "scale": {"form": type(self.potential.scale).__name__, **self.potential.scale.state_dict()},
-            "step_size": self.step_size,
-            "length": self.length,
-            "state": self.state,
-            "step": self.step,
-            "seed": self.seed,
-            "reports": [asdict(report) for report in self.reports],
-        }
-
-    @staticmethod
-    def restored(target: Potential, state: dict[str, Any], integrator: Integrator | str = "baoab") -> Tuning:
-        """The plan whose ``state_dict`` this is, for the same density and scheme."""
-        reports = tuple(TuningReport.restored(report) for report in state["reports"])
-        scheme = GHMC() if reports[0].acceptance is not None else integrator_named(integrator)
-        scale = dict(state["scale"])
-        form = {kind.__name__: kind for kind in (Diagonal, LowRank, Triangular)}[scale.pop("form")]
-        potential = AffinePotential(target, state["loc"], form(**scale))
-        return Tuning(
-            potential=potential,
-            sde=diffusion_for(scheme, potential, FRICTION),
-            integrator=Capped(scheme, longest_kick(state["loc"].shape[-1])),
-            reports=reports,
-            **{name: state[name] for name in ("step_size", "length", "state", "step", "seed")},
-        )
-
-    def __repr__(self) -> str:
-        trusted = "trusted" if self.trusted else "NOT trusted"
-        targets = f", targets={len(self.reports)}" if len(self.reports) > 1 else ""
-        return (
-            f"Tuning({self.integrator}, step_size={self.step_size:.3g}, length={self.length}, "
-            f"particles={len(self.state)}{targets}, {trusted})"
-        )
 
 
 def tune(
@@ -233,24 +91,10 @@ def tune(
 
 
 @dataclass(frozen=True)
-class _Chosen:
-    """A step size, and the particles that it was measured on."""
-
-    coordinates: Coordinates
-    scheme: Integrator
-    step_size: float
-    bias: StepBias | None
-    bound: float
-    memory_time: float
-    z: Tensor
-    tails: Tensor
-
-
-@dataclass(frozen=True)
 class _Plan:
     """The plan of one target, and a report that lacks the gradients that it took."""
 
-    chosen: _Chosen
+    chosen: Chosen
     report: Callable[[dict[str, float]], TuningReport]
 
 
@@ -261,11 +105,11 @@ def _plan(x: Tensor, scheme: Integrator, tolerance: float, adjust: bool, seed: i
     yield Phase("settle")
     settled = yield from settle(reached.ensemble, seed=derive_seed(seed, 1))
     yield Phase("choose")
-    chosen = yield from _choose(settled, scheme, tolerance, derive_seed(seed, 2))
+    chosen = yield from choose(settled, scheme, tolerance, derive_seed(seed, 2))
     acceptance = None
     if adjust:
         yield Phase("adjust")
-        chosen, acceptance = yield from _adjusted(chosen, derive_seed(seed, 3))
+        chosen, acceptance = yield from adjusted(chosen, derive_seed(seed, 3))
     yield Phase("check")
     ensemble: Ensemble = yield Points(chosen.coordinates.outward(chosen.z))
     pull = chosen.coordinates.pull(ensemble.gradient)
@@ -294,79 +138,12 @@ def _plan(x: Tensor, scheme: Integrator, tolerance: float, adjust: bool, seed: i
     return _Plan(chosen, lambda gradients: report(gradients=gradients))
 
 
-def _choose(settled: Settled, scheme: Integrator, tolerance: float, seed: int) -> Asking[_Chosen]:
-    """The largest step size whose bias, its error included, is below the tolerance."""
-    coordinates = whitened(settled.ensemble)
-    z, step_size = coordinates.inward(settled.ensemble.x), 0.5 * min(_LARGEST_STEP, settled.step_size)
-    capped, time = Capped(scheme, longest_kick(z.shape[-1])), _BIAS_TIME
-    for number in range(_MOST_TRIES):
-        kept: Tensor = yield Coupled(
-            z=z,
-            coordinates=coordinates,
-            scheme=capped,
-            friction=FRICTION,
-            step_size=step_size,
-            periods=max(4, periods_of(time, step_size, LEVELS)),
-            seed=derive_seed(seed, number),
-        )
-        if not bool(kept.isfinite().all()):
-            raise ValueError(
-                "particles left every bound at the smallest step size tried: the density is improper, or not smooth"
-            )
-        theta, read = yield from _parameters(coordinates, kept)
-        bias = bias_of(theta, capped, step_size)
-        z, wanted = kept[-1, 0].contiguous(), bias.largest_step(tolerance)
-        forgotten = memory_time(theta[:, 0], step_size * 2 ** (LEVELS - 1))
-        yield Show(f"step size {step_size:.3g}: bias at most {bias.bound():.3f} sd")
-        long_enough = _RELAXED * forgotten <= 1.2 * time or time == _MOST_BIAS_TIME
-        if long_enough and (wanted >= step_size or step_size <= 0.5 * LEAST_STEP):
-            break
-        time = min(_MOST_BIAS_TIME, max(time, _RELAXED * forgotten))
-        if wanted < step_size:
-            step_size = max(0.8 * wanted, 0.25 * step_size, 0.5 * LEAST_STEP)
-    # Twice the shortest step that was measured is the longest whose bias was.
-    taken = min(_LARGEST_STEP, 2.0 * step_size, max(wanted, step_size))
-    tails = tail_shapes(theta[:, 0, :, :read].double())
-    return _Chosen(coordinates, scheme, taken, bias, bias.bound(taken), forgotten, z, tails)
-
-
-def _parameters(coordinates: Coordinates, kept: Tensor) -> Asking[tuple[Tensor, int]]:
-    """What a user reads and then, where that is more, the sampler's own coordinates; and how many are the user's.
-
-    Tails are those of what is read: a logarithm may have a long one where the parameter itself has an end.
-    """
-    x = coordinates.outward(kept)
-    points: Tensor | None = yield Read(x)
-    return (x, x.shape[-1]) if points is None else (torch.cat((points, x), -1), points.shape[-1])
-
-
 def _constraint(
     potential: Potential, constrain: Callable[[Tensor], Tensor] | None
 ) -> Callable[[Tensor], Tensor] | None:
     if constrain is None and isinstance(potential, UnconstrainedPotential) and not potential.is_identity:
         return potential.constrain
     return constrain
-
-
-def _adjusted(chosen: _Chosen, seed: int) -> Asking[tuple[_Chosen, float]]:
-    """The same coordinates with every step accepted or turned back, at a step that mostly is accepted."""
-    step_size, z, acceptance = chosen.step_size, chosen.z, 0.0
-    for number in range(8):
-        z, shares = yield Chain(
-            z=z,
-            coordinates=chosen.coordinates,
-            scheme=Capped(GHMC(), longest_kick(z.shape[-1])),
-            friction=FRICTION,
-            step_size=step_size,
-            steps=16,
-            seed=derive_seed(seed, number),
-        )
-        acceptance = shares["acceptance"]
-        if acceptance >= _ACCEPTANCE:
-            break
-        step_size *= 0.7
-    adjusted = replace(chosen, scheme=GHMC(), step_size=step_size, bias=None, bound=0.0, z=z)
-    return adjusted, acceptance
 
 
 def _joined(density: Density, plans: Sequence[_Plan], spent: Sequence[dict[str, float]], seed: int) -> Tuning:
