@@ -500,7 +500,7 @@ BAD = {
     "thin": (lambda: diffusion("gamma", num_steps=3, thin=4), ValueError, "thin is at most"),
     "seed": (lambda: diffusion("gamma", seed=-1), ValueError, "a seed is an integer"),
     "step size": (lambda: diffusion("gamma", step_size=0.0), ValueError, "step_size is a positive number; got 0.0"),
-    "scheme": (lambda: diffusion("gamma", integrator="heun"), ValueError, "unknown integrator 'heun'"),
+    "scheme": (lambda: diffusion("gamma", integrator="nonsense"), ValueError, "unknown integrator 'nonsense'"),
     "initial": (lambda: diffusion("gamma", initial=[1.0, 2.0]), TypeError, "initial is a tensor, a distribution"),
     "initial outside": (
         lambda: diffusion("gamma", initial=torch.tensor([1.0, -1.0])).sample(),
