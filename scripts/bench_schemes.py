@@ -10,11 +10,12 @@ import torch
 
 from timing import interleaved, machine, ratio
 from torchsrk import Langevin, UnderdampedLangevin, sample
+from torchsrk.brownian import Stream, fill_normal
 from torchsrk.brownian.draws import draws
 from torchsrk.integrators import OBABO, UBU, Integrator, integrator_named
 from torchsrk.potentials import GaussianMixture, LogisticRegression, Potential
 
-PARTICLES, DIM, STEPS = 5000, 20, 200
+PARTICLES, DIM, STEPS = 5000, 20, 500
 NAMES = ("em", "lm", "srk-ld", "sra1", "shark", "mala", "baoab", "cheng", "obabo", "ubu", "quicsort", "ghmc")
 SCHEMES: list[Integrator] = [*map(integrator_named, NAMES), integrator_named("randomized-midpoint")]
 SCHEMES += [OBABO(stages=2), UBU(exact=True)]
@@ -25,6 +26,17 @@ def run_of(scheme: Integrator, target: Potential, x0: torch.Tensor, step_size: f
     overdamped, underdamped = Langevin(target), UnderdampedLangevin(target, friction=1.5)
     sde = overdamped if scheme.is_for(overdamped) else underdamped
     return lambda: sample(sde, x0, integrator=scheme, step_size=step_size, num_steps=STEPS, seed=0, compile=True)
+
+
+def noise_of(normals: int, dtype: torch.dtype) -> Callable[[], object]:
+    """So many normals a particle and step, and nothing else: what a step that draws them takes at least."""
+    out, threads = torch.empty(4, PARTICLES, normals, dtype=dtype), torch.get_num_threads()
+
+    def run() -> None:
+        for step in range(0, STEPS, len(out)):
+            fill_normal(out, seed=0, stream=Stream.INCREMENT, step=step, threads=threads)
+
+    return run
 
 
 def main() -> None:
@@ -42,7 +54,9 @@ def main() -> None:
         }
         for name, (target, step_size) in targets.items():
             x0 = torch.zeros(PARTICLES, DIM, dtype=dtype)
-            seconds = interleaved({str(s): run_of(s, target, x0, step_size) for s in SCHEMES}, rounds)
+            runs = {str(s): run_of(s, target, x0, step_size) for s in SCHEMES}
+            noises = {f"{k * DIM} normals alone": noise_of(k * DIM, dtype) for k in (1, 2, 3)}
+            seconds = interleaved({**runs, **noises}, rounds)
             first = seconds[str(SCHEMES[0])]
             each = 1e9 * statistics.median(first) / (PARTICLES * STEPS)
             print(f"\n{name}, {dtype}: a step of em takes {each:.0f} ns a particle")
@@ -50,6 +64,8 @@ def main() -> None:
                 normals = sum(draw.components for draw in draws(scheme.needs, step_size, DIM))
                 work = f"{scheme.gradients_per_step} gradients, {normals} normals"
                 print(f"  {scheme!s:36} {work:26} {ratio(seconds[str(scheme)], first)} times em")
+            for noise in noises:
+                print(f"  {noise:63} {ratio(seconds[noise], first)} times em")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ Advance = Callable[[Tensor, Tensor, int, int], object]  # from states, into stat
 
 # Steps between checks. A compiled run of few particles is so fast that checking would take most of its time: it may
 # make more, up to so many numbers.
-_CHECK_EVERY, _CHECK_AT_MOST_EVERY, _CHECKED_NUMBERS = 16, 4096, 1 << 21
+_CHECK_EVERY, _CHECK_AT_MOST_EVERY, _CHECKED_NUMBERS = 16, 4096, 1 << 24
 
 
 class NonFiniteStateError(RuntimeError):

@@ -474,66 +474,65 @@ typedef struct {
     int64_t step, block, particle;
 } Corner;
 
-/* The next run of lanes that share step and block: its length, and the corner moved past it. */
-INLINE int next_run(Corner *at, int64_t particles, int64_t blocks, int left)
+/* The next run of lanes that share step and block: its length, and the corner moved past it. ``whole`` says that
+ * LANES is a multiple of the particles: then a run is all of them. */
+INLINE int next_run(Corner *at, int64_t particles, int64_t blocks, int left, int whole)
 {
     const int64_t row = particles - at->particle;
-    const int length = row < left ? (int)row : left;
-    at->particle += length;
-    if (at->particle == particles) {
+    const int length = whole ? (int)particles : row < left ? (int)row : left;
+    if (!whole) {
+        at->particle += length;
+        if (at->particle < particles)
+            return length;
         at->particle = 0;
-        if (++at->block == blocks) {
-            at->block = 0;
-            at->step++;
-        }
+    }
+    if (++at->block == blocks) {
+        at->block = 0;
+        at->step++;
     }
     return length;
 }
 
-/* Planes to rows of the tile; ``size`` is a constant once inlined, and so is the length of the usual rows. */
-INLINE void scatter(char *out, const char *planes, Corner at, int64_t steps, int64_t particles, int64_t components,
-                    int64_t row, int per_block, size_t size)
+typedef struct {
+    void *out;
+    uint64_t seed, first_step;
+    uint32_t first_particle, stream;
+    int64_t steps, components, row;
+    double scale;
+} Tile;
+
+/* Planes to rows of the tile. */
+INLINE void scatter(const Tile *tile, const char *planes, Corner at, int64_t particles, int per_block, int whole)
 {
-    const int64_t blocks = (components + per_block - 1) / per_block;
-    for (int lane = 0; lane < LANES && at.step < steps;) {
+    const size_t size = BLOCK_BYTES / (size_t)per_block;
+    const int64_t blocks = (tile->components + per_block - 1) / per_block;
+    for (int lane = 0; lane < LANES && at.step < tile->steps;) {
         const Corner from = at;
-        const int length = next_run(&at, particles, blocks, LANES - lane);
-        const int64_t component = from.block * per_block, left = components - component;
+        const int length = next_run(&at, particles, blocks, LANES - lane, whole);
+        const int64_t component = from.block * per_block, left = tile->components - component;
         for (int i = 0; i < per_block && i < left; i++) {
-            char *to = out + (size_t)((from.step * components + component + i) * row + from.particle) * size;
-            const char *plane = planes + (size_t)(i * LANES + lane) * size;
-            if (length == 16)
-                memcpy(to, plane, 16 * size);
-            else if (length == 8)
-                memcpy(to, plane, 8 * size);
-            else
-                for (int j = 0; j < length; j++)
-                    memcpy(to + (size_t)j * size, plane + (size_t)j * size, size);
+            const int64_t place = (from.step * tile->components + component + i) * tile->row + from.particle;
+            memcpy((char *)tile->out + (size_t)place * size, planes + (size_t)(i * LANES + lane) * size,
+                   (size_t)length * size);
         }
         lane += length;
     }
 }
 
-void torchsrk_fill_tile(void *out, int kind, uint64_t seed, uint32_t first_particle, uint64_t first_step,
-                        uint32_t stream, int64_t steps, int64_t particles, int64_t components, int64_t row,
-                        double scale)
+/* All but the first argument are constants of the usual tiles, once this is inlined. */
+INLINE void fill_tile(const Tile *tile, int kind, int64_t particles, int whole)
 {
     const int per_block = kind == FLOAT32 ? 4 : 2;
-    const int64_t blocks = (components + per_block - 1) / per_block;
-    if (particles == 1 && row == 1) { /* nothing to lay out */
-        torchsrk_fill(out, kind, seed, first_particle, first_step, stream, 0, steps, 1,
-                      components * (BLOCK_BYTES / per_block), scale, 1);
-        return;
-    }
+    const int64_t blocks = (tile->components + per_block - 1) / per_block;
     _Alignas(64) char planes[4 * LANES * sizeof(float)];
     Lanes lanes;
     memset(&lanes, 0, sizeof lanes);
-    for (Corner at = {0, 0, 0}, from = at; at.step < steps; from = at) {
-        for (int lane = 0; lane < LANES && at.step < steps;) {
-            const uint64_t step = first_step + (uint64_t)at.step;
-            const uint32_t low = (uint32_t)step, high = (uint32_t)(step >> 32) | stream << 16;
-            const uint32_t block = (uint32_t)at.block, particle = first_particle + (uint32_t)at.particle;
-            const int length = next_run(&at, particles, blocks, LANES - lane);
+    for (Corner at = {0, 0, 0}, from = at; at.step < tile->steps; from = at) {
+        for (int lane = 0; lane < LANES && at.step < tile->steps;) {
+            const uint64_t step = tile->first_step + (uint64_t)at.step;
+            const uint32_t low = (uint32_t)step, high = (uint32_t)(step >> 32) | tile->stream << 16;
+            const uint32_t block = (uint32_t)at.block, particle = tile->first_particle + (uint32_t)at.particle;
+            const int length = next_run(&at, particles, blocks, LANES - lane, whole);
             for (int i = 0; i < length; i++, lane++) {
                 lanes.block[lane] = block;
                 lanes.particle[lane] = particle + (uint32_t)i;
@@ -541,13 +540,33 @@ void torchsrk_fill_tile(void *out, int kind, uint64_t seed, uint32_t first_parti
                 lanes.step_high[lane] = high;
             }
         }
-        PHILOX_BEST(seed, &lanes);
-        if (kind == FLOAT32) {
-            planes32(&lanes, (float)scale, (float(*)[LANES])planes);
-            scatter(out, planes, from, steps, particles, components, row, 4, sizeof(float));
-        } else {
-            planes64(&lanes, scale, (double(*)[LANES])planes);
-            scatter(out, planes, from, steps, particles, components, row, 2, sizeof(double));
-        }
+        PHILOX_BEST(tile->seed, &lanes);
+        if (kind == FLOAT32)
+            planes32(&lanes, (float)tile->scale, (float(*)[LANES])planes);
+        else
+            planes64(&lanes, tile->scale, (double(*)[LANES])planes);
+        scatter(tile, planes, from, particles, per_block, whole);
     }
+}
+
+void torchsrk_fill_tile(void *out, int kind, uint64_t seed, uint32_t first_particle, uint64_t first_step,
+                        uint32_t stream, int64_t steps, int64_t particles, int64_t components, int64_t row,
+                        double scale)
+{
+    const Tile tile = {out, seed, first_step, first_particle, stream, steps, components, row, scale};
+    if (particles == 1 && row == 1) /* nothing to lay out */
+        torchsrk_fill(out, kind, seed, first_particle, first_step, stream, 0, steps, 1,
+                      components * (BLOCK_BYTES / (kind == FLOAT32 ? 4 : 2)), scale, 1);
+    else if (kind == FLOAT32 && particles == 16)
+        fill_tile(&tile, FLOAT32, 16, 1);
+    else if (kind == FLOAT32 && particles == 8)
+        fill_tile(&tile, FLOAT32, 8, 1);
+    else if (kind == FLOAT32)
+        fill_tile(&tile, FLOAT32, particles, 0);
+    else if (particles == 8)
+        fill_tile(&tile, FLOAT64, 8, 1);
+    else if (particles == 4)
+        fill_tile(&tile, FLOAT64, 4, 1);
+    else
+        fill_tile(&tile, FLOAT64, particles, 0);
 }

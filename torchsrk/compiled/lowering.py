@@ -19,7 +19,7 @@ from .moves import MOVES, view
 from .operations import POINTWISE, Kind, Operand, integer_power, vector
 from .sums import SUMS
 from .trace import CannotCompile, TracedStep
-from .writer import Index, Shape, Value, Writer, count, is_particles, loops
+from .writer import Index, Shape, Value, Writer, count, is_particles
 
 _LARGEST_POWER = 8
 _LONGEST_EXPRESSION = 24  # operations in one C expression
@@ -128,8 +128,7 @@ def _output(writer: Writer, node: fx.Node) -> None:
     result = node.args[0]
     (result,) = result if isinstance(result, (tuple, list)) else (result,)
     assert isinstance(result, fx.Node)
-    value = writer.value(result)
-    writer.write(loops(value.shape, lambda index: f"out[{index[-1]}] = {vector(value.operand(index))};"))
+    writer.result(writer.value(result))
 
 
 def _lower_node(writer: Writer, node: fx.Node) -> Value | list[Value]:
@@ -226,8 +225,9 @@ def _kept(writer: Writer, node: fx.Node, value: Value) -> Value:
     """Stored, unless it is short and its one reader takes each entry once."""
     readers = [user for user in node.users for argument in _arguments(user) if argument is node]
     if len(readers) == 1 and value.cost <= _LONGEST_EXPRESSION:
-        name = operation_name(readers[0])
-        if name in _READS_ONCE or (name in POINTWISE and count(writer.shape(readers[0])) == count(value.shape)):
+        reader, name = readers[0], operation_name(readers[0])
+        is_as_large = name in POINTWISE and count(writer.shape(reader)) == count(value.shape)
+        if is_as_large or name in _READS_ONCE or reader.op == "output":
             return value
     return writer.store(value)
 

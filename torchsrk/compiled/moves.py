@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 from .calls import Call
 from .operations import vector
@@ -208,25 +209,19 @@ def _pick(source: Value, dim: int, place: int, shape: Shape) -> Value:
 
 def _range(source: Value, dim: int, start: int, step: int, shape: Shape) -> Value:
     own(source.shape[dim])
+    factor = "" if step == 1 else f"{step} * "
     return source.moved(
-        shape, lambda index: [f"({start} + {step} * {i})" if d == dim else i for d, i in enumerate(index)]
+        shape, lambda index: [f"({start} + {factor}{i})" if d == dim else i for d, i in enumerate(index)]
     )
 
 
 def _join(writer: Writer, shape: Shape, dim: int, parts: Sequence[Value]) -> Value:
-    def fill(name: str) -> str:
-        text, start = "", 0
-        for part in parts:
+    starts = accumulate((own(part.shape[dim]) for part in parts), initial=0)
 
-            def body(index: Index, part: Value = part, start: int = start) -> str:
-                to = [f"({i} + {start})" if d == dim else i for d, i in enumerate(index)]
-                return f"{name}[{offset(shape, to)}] = {vector((part.entry(index), part.kind))};"
+    def to(start: int) -> Callable[[Index], Index]:
+        return lambda index: [f"({i} + {start})" if d == dim else i for d, i in enumerate(index)]
 
-            text += loops(part.shape, body)
-            start += own(part.shape[dim])
-        return text
-
-    return writer.array(shape, fill)
+    return writer.filled(shape, [(part, to(start)) for part, start in zip(parts, starts, strict=False)])
 
 
 def overwrite(

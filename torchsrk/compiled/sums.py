@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
+from torch import fx
 
 from .calls import Call
 from .operations import Kind, Operand, number, vector
@@ -16,48 +17,62 @@ from .writer import Index, Shape, Size, Value, Writer, count, entries, is_partic
 _PARTIAL_SUMS = 4  # so that an addition need not wait for the one before it
 _ACCUMULATORS = {True: 64, False: 8}  # sums of a matrix product at a time, for particles one by one or side by side
 _TERMS = {True: 4, False: 1}  # of each added at a time: of particles one by one, sums are kept in memory
+_FEW_SUMS = 8  # of a particle on its own: so few that its terms, and not its sums, are made vectors of
 _BLOCK = 128  # terms added up on their own, so that the rounding of a long sum grows with its blocks and not its terms
+
+
+def _all_terms(number: int, term: str) -> str:
+    """C that puts a particle's terms, over r, side by side for ``add_up`` of vector.h."""
+    return (
+        f'W terms[VECTORS({number})]; _Pragma("omp simd") for (int r = 0; r < {number}; r++) ((V *)terms)[r] = {term};'
+    )
+
+
+def _in_blocks(size: int, block: Callable[[str, int], str]) -> str:
+    """``block(first, number)`` for blocks of so many places, from the first to the size."""
+    whole = size - size % _BLOCK
+    text = f"for (int from = 0; from < {whole}; from += {_BLOCK}) {block('from', _BLOCK)} " if whole else ""
+    return text + (block(str(whole), size - whole) if size > whole else "")
 
 
 @dataclass(frozen=True)
 class _Reduction:
-    """What starts a reduction, and the C by which ``{a}`` takes in ``{b}``; ``reorders`` is OpenMP's name for what may
-    be added up in any order, by a compiler that otherwise keeps the order it is given."""
+    """What starts a reduction, and the C by which ``{a}`` takes in ``{b}``; ``in_any_order`` is the function of
+    vector.h that does so with many terms of one particle, if there is one."""
 
     start: str
     update: str
-    reorders: str | None = None
+    in_any_order: str | None = None
 
     def loops(self, source: Value, reduced: list[int], own: Index, one_by_one: bool) -> str:
-        """The loops over the reduced dimensions, which leave their result in ``sum[0]``."""
-        sizes = [entries(source.shape[d]) for d in reduced]
-        term = vector(source.operand([f"r{d}" if d in reduced else own[d] for d in range(len(own))]))
-        *outer, last = [(f"r{d}", size) for d, size in zip(reduced, sizes, strict=True)]
-        around = "".join(f"for (int {name} = 0; {name} < {size}; {name}++) " for name, size in outer)
-        name, size = last
-        if size <= _BLOCK:
-            return f"{self._starts()} {around}{self._inner(name, '0', str(size), term, one_by_one)} {self._joins()}"
-        block = (
-            f"for (int from = 0; from < {size}; from += {_BLOCK}) {{ {self._starts()} "
-            f"const int to = from + {_BLOCK} < {size} ? from + {_BLOCK} : {size}; "
-            f"{self._inner(name, 'from', 'to', term, one_by_one)} {self._joins()} "
-            f"{self.update.format(a='total', b='sum[0]')} }}"
-        )
-        return f"V total = {self.start}; {around}{block} V sum[] = {{total}};"
+        """The loops over the reduced dimensions, which leave their result in ``total``."""
+        *outer, last = [(d, entries(source.shape[d])) for d in reduced]
+        around = "".join(f"for (int r{d} = 0; r{d} < {size}; r{d}++) " for d, size in outer)
+        along, size = last
+        places = {d: f"r{d}" for d, _ in outer}
 
-    def _inner(self, name: str, start: str, stop: str, term: str, one_by_one: bool) -> str:
-        head = f"for (int {name} = {start}; {name} < {stop}; {name}++)"
-        if one_by_one:
-            simd = f'_Pragma("omp simd reduction({self.reorders}:part)") ' if self.reorders else ""
-            body = self.update.format(a="part", b=term)
-            return f"{{ V part = {self.start}; {simd}{head} {{ {body} }} {self.update.format(a='sum[0]', b='part')} }}"
-        return f'_Pragma("GCC unroll 16") {head} {self.update.format(a=f"sum[{name} % {_PARTIAL_SUMS}]", b=term)}'
+        def term(place: str) -> str:
+            places[along] = place
+            return vector(source.operand([places[d] if d in reduced else own[d] for d in range(len(own))]))
 
-    def _starts(self) -> str:
-        return f"V sum[] = {{{', '.join([self.start] * _PARTIAL_SUMS)}}};"
+        def block(first: str, number: int) -> str:
+            text = self._block(number, lambda r: term(f"({first} + {r})"), one_by_one)
+            return f"{{ {text} {self.update.format(a='total', b='sum')} }}"
 
-    def _joins(self) -> str:
-        return " ".join(self.update.format(a="sum[0]", b=f"sum[{i}]") for i in range(1, _PARTIAL_SUMS))
+        return f"V total = {self.start}; {around}{{ {_in_blocks(size, block)} }}"
+
+    def _block(self, number: int, term: Callable[[str], str], one_by_one: bool) -> str:
+        """A reduction of some terms, over r, into ``sum``."""
+        if one_by_one and self.in_any_order:
+            return f"{_all_terms(number, term('r'))} const V sum = {self.in_any_order}(terms, {number});"
+        whole = number - number % _PARTIAL_SUMS
+        parts = range(min(_PARTIAL_SUMS, number))
+        starts = ", ".join(f"part{i} = {self.start}" for i in parts)
+        adds = " ".join(self.update.format(a=f"part{i}", b=term(f"(r + {i})")) for i in parts)
+        loop = f"for (int r = 0; r < {whole}; r += {_PARTIAL_SUMS}) {{ {adds} }}" if whole else ""
+        rest = " ".join(self.update.format(a=f"part{i}", b=term(str(whole + i))) for i in range(number - whole))
+        joins = " ".join(self.update.format(a="part0", b=f"part{i}") for i in parts[1:])
+        return f"V {starts}; {loop} {rest} {joins} const V sum = part0;"
 
     def __call__(self, writer: Writer, call: Call, shape: Shape) -> Value:
         source = writer.value(call["self"])
@@ -75,15 +90,15 @@ class _Reduction:
                 kept = iter(index)
                 own = [next(kept) if keeps or d not in reduced else "0" for d in range(rank)]
                 text = self.loops(source, reduced, own, writer.one_by_one)
-                return f"{{ {text} {name}[{offset(shape, index)}] = sum[0]; }}"
+                return f"{{ {text} {name}[{offset(shape, index)}] = total; }}"
 
             return loops(shape, body)
 
         return writer.array(shape, fill)
 
 
-_SUM = _Reduction("splat(0)", "{a} += {b};", "+")
-_PRODUCT = _Reduction("splat(1)", "{a} *= {b};", "*")
+_SUM = _Reduction("splat(0)", "{a} += {b};", "add_up")
+_PRODUCT = _Reduction("splat(1)", "{a} *= {b};", "multiply_up")
 _LARGEST = _Reduction("splat(-(REAL)INFINITY)", "{a} = v_maximum({b}, {a});")
 _SMALLEST = _Reduction("splat((REAL)INFINITY)", "{a} = v_minimum({b}, {a});")
 
@@ -122,7 +137,7 @@ def _condition(reduction: _Reduction, writer: Writer, call: Call, shape: Shape) 
 
 
 def mm(writer: Writer, call: Call, shape: Shape) -> Value:
-    a, b = writer.stored(call["self"]), writer.stored(call["mat2"])
+    a, b = writer.stored(call["self"]), _columns(writer, call["mat2"], shape)
     return _product(writer, shape, a.shape[-1], lambda i, k: a.operand([i[0], k]), lambda i, k: b.operand([k, i[1]]))
 
 
@@ -134,7 +149,7 @@ def bmm(writer: Writer, call: Call, shape: Shape) -> Value:
 
 
 def addmm(writer: Writer, call: Call, shape: Shape) -> Value:
-    bias, a, b = writer.stored(call["self"]), writer.stored(call["mat1"]), writer.stored(call["mat2"])
+    bias, a, b = writer.stored(call["self"]), writer.stored(call["mat1"]), _columns(writer, call["mat2"], shape)
     return _product(
         writer,
         shape,
@@ -143,6 +158,22 @@ def addmm(writer: Writer, call: Call, shape: Shape) -> Value:
         lambda i, k: b.operand([k, i[1]]),
         start=lambda i: vector(bias.operand(i)),
     )
+
+
+def _columns(writer: Writer, matrix: fx.Node, shape: Shape) -> Value:
+    """The right factor of a product: of weights whose columns are added up, each is handed over in one piece."""
+    value = writer.stored(matrix)
+    if value.kind is not Kind.NUMBER or not _adds_up_terms(writer, value.shape[0], entries(shape[-1])):
+        return value
+    with matrix.graph.inserting_after(matrix):
+        turned = matrix.graph.call_function(torch.ops.aten.t.default, (matrix,))
+    turned.meta["val"] = matrix.meta["val"].t()
+    return writer.value(turned).moved(value.shape, lambda index: index[::-1])
+
+
+def _adds_up_terms(writer: Writer, terms: Size, sums: int) -> bool:
+    """Whether vectors of a product run along its terms, and not along its sums."""
+    return writer.one_by_one and isinstance(terms, int) and sums <= min(_FEW_SUMS, terms)
 
 
 def _product(
@@ -163,23 +194,29 @@ def _product(
     whole = size - size % accumulators
 
     def fill(name: str) -> str:
+        def term(at: Index, k: str) -> str:
+            a, b = left(at, k), right(at, k)
+            a, b = (b, a) if a[1] is Kind.NUMBER else (a, b)
+            return f"{vector(a)} * {number(b)}"
+
+        def one_sum(at: Index) -> str:
+            def part(first: str, number: int) -> str:
+                return f"{{ {_all_terms(number, term(at, f'({first} + r)'))} total += add_up(terms, {number}); }}"
+
+            return f"{{ V total = {start(at)}; {_in_blocks(terms, part)} {name}[{offset(shape, at)}] = total; }}"
+
         def block(index: Index, entries: int) -> str:
-            at = [f"({i} + r)" if d == last else i for d, i in enumerate(index)]
-
-            def term(k: str) -> str:
-                a, b = left(at, k), right(at, k)
-                a, b = (b, a) if a[1] is Kind.NUMBER else (a, b)
-                return f"{vector(a)} * {number(b)}"
-
+            if _adds_up_terms(writer, terms, entries):
+                return f"for (int s = 0; s < {entries}; s++) {one_sum(_moved_on(index, last, 's'))}"
+            at = _moved_on(index, last, "r")
             hint = "omp simd" if writer.one_by_one else "GCC unroll 8"
             each = f'_Pragma("{hint}") for (int r = 0; r < {entries}; r++)'
             together = _TERMS[writer.one_by_one]
             most = terms - terms % together
-            several = " + ".join(term(f"(k + {j})" if j else "k") for j in range(together))
-            adds = f"for (int k = 0; k < {most}; k += {together}) {{ {each} sum[r] += {several}; }} "
-            adds += (
-                f"for (int k = {most}; k < {terms}; k++) {{ {each} sum[r] += {term('k')}; }} " if most < terms else ""
-            )
+            several = " + ".join(term(at, f"(k + {j})" if j else "k") for j in range(together))
+            adds = f"for (int k = 0; k < {most}; k += {together}) {{ {each} sum[r] += {several}; }} " if most else ""
+            if most < terms:
+                adds += f"for (int k = {most}; k < {terms}; k++) {{ {each} sum[r] += {term(at, 'k')}; }} "
             return (
                 f"{{ V sum[{entries}]; {each} sum[r] = {start(at)}; {adds}"
                 f"{each} {name}[{offset(shape, at)}] = sum[r]; }}"
@@ -195,6 +232,10 @@ def _product(
         return text
 
     return writer.array(shape, fill)
+
+
+def _moved_on(index: Index, dim: int, by: str) -> Index:
+    return [f"({i} + {by})" if d == dim else i for d, i in enumerate(index)]
 
 
 def solve_triangular(writer: Writer, call: Call, shape: Shape) -> Value:

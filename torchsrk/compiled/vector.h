@@ -11,14 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(ONE_BY_ONE)
-#define VECTOR_BYTES REAL_BYTES
-#elif defined(__AVX512F__)
-#define VECTOR_BYTES 64
+#if defined(__AVX512F__)
+#define WIDE_BYTES 64
 #elif defined(__AVX2__)
-#define VECTOR_BYTES 32
+#define WIDE_BYTES 32
 #else
-#define VECTOR_BYTES 16
+#define WIDE_BYTES 16
+#endif
+#ifdef ONE_BY_ONE
+#define VECTOR_BYTES REAL_BYTES
+#else
+#define VECTOR_BYTES WIDE_BYTES
 #endif
 #define TILE (VECTOR_BYTES / REAL_BYTES)
 #define INLINE static inline __attribute__((always_inline, unused))
@@ -32,6 +35,40 @@ INLINE M splat_mask(int x) { return x != 0; }
 INLINE M v_not(M condition) { return !condition; }
 INLINE V v_select(M condition, V yes, V no) { return condition ? yes : no; }
 INLINE V v_number(M condition) { return (V)condition; }
+
+/* The sum (or product) of terms, of which a vector is taken at a time. Compilers keep the order they are given, and
+ * that is right for what a user wrote: here the order is ours. */
+typedef REAL W __attribute__((vector_size(WIDE_BYTES)));
+typedef REAL W_HALF __attribute__((vector_size(WIDE_BYTES / 2)));
+#define LANES (WIDE_BYTES / REAL_BYTES)
+#define VECTORS(terms) (((terms) + LANES - 1) / LANES)
+#define IN_ANY_ORDER(name, start, operation)                                                                   \
+    INLINE V name(const W *terms, int number)                                                                  \
+    {                                                                                                          \
+        W_HALF half = (W_HALF){0} + start, other;                                                              \
+        int done = number / LANES * LANES;                                                                     \
+        if (done > 0) {                                                                                        \
+            W whole = terms[0];                                                                                \
+            for (int i = 1; i < number / LANES; i++)                                                           \
+                whole operation terms[i];                                                                      \
+            memcpy(&half, &whole, sizeof half);                                                                \
+            memcpy(&other, (const char *)&whole + sizeof half, sizeof other);                                  \
+            half operation other;                                                                              \
+        }                                                                                                      \
+        if (number - done >= LANES / 2) {                                                                      \
+            half operation *(const W_HALF *)(terms + done / LANES);                                            \
+            done += LANES / 2;                                                                                 \
+        }                                                                                                      \
+        for (int width = LANES / 4; width > 0; width /= 2)                                                     \
+            for (int i = 0; i < width; i++)                                                                    \
+                half[i] operation half[i + width];                                                             \
+        V result = half[0];                                                                                    \
+        for (; done < number; done++)                                                                          \
+            result operation((const REAL *)terms)[done];                                                       \
+        return result;                                                                                         \
+    }
+IN_ANY_ORDER(add_up, 0, +=)
+IN_ANY_ORDER(multiply_up, 1, *=)
 #else
 typedef REAL V __attribute__((vector_size(VECTOR_BYTES)));
 typedef INTEGER M __attribute__((vector_size(VECTOR_BYTES))); /* a condition: all bits of a lane, or none */

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, fx
 
 from .operations import Kind, Operand, vector
+from .statements import RESULT, Statement, assembled
 from .trace import CannotCompile, TracedStep
 
 
@@ -67,13 +68,6 @@ class Value:
         return replace(self, shape=shape, entry=lambda index: self.operand(index)[0])
 
 
-@dataclass(frozen=True)
-class _Statement:
-    text: str
-    stores: str | None  # the array it fills
-    vectors: int
-
-
 class Writer:
     """Collects a step's statements, the numbers they read and the tensors that torch computes for them.
 
@@ -97,7 +91,7 @@ class Writer:
         self.longest_sum = 1
         self.headers: set[str] = set()
         self.values: dict[fx.Node, Value | list[Value]] = {}
-        self._statements: list[_Statement] = []
+        self._statements: list[Statement] = []
         self._numbers = itertools.count()
 
     # ------------------------------------------------------------------------------------------------- reading
@@ -203,64 +197,67 @@ class Writer:
         """The value in an array of its own, unless it is one."""
         if _ARRAY_ENTRY.fullmatch(value.entry([f"i{d}" for d in range(len(value.shape))])):
             return value
-        is_mask = value.kind is Kind.MASK
+        kind = Kind.MASK if value.kind is Kind.MASK else Kind.VECTOR
+        return self.filled(value.shape, [(value, lambda index: index)], kind)
 
-        def fill(name: str) -> str:
-            target = f"((M *){name})" if is_mask else name
-            return loops(
-                value.shape,
-                lambda i: (
-                    f"{target}[{offset(value.shape, i)}] = "
-                    f"{value.entry(i) if is_mask else vector((value.entry(i), value.kind))};"
-                ),
-            )
+    def filled(
+        self, shape: Shape, parts: Iterable[tuple[Value, Callable[[Index], Index]]], kind: Kind = Kind.VECTOR
+    ) -> Value:
+        """A new array: the entry at i of every part (value, to) is at ``to(i)``."""
+        array = self._name()
+        for part, to in parts:
+            self._fill(array, shape, part, to, kind)
+        return _array_value(array, shape, kind)
 
-        return self.array(value.shape, fill, Kind.MASK if is_mask else Kind.VECTOR)
+    def array(self, shape: Shape, fill: Callable[[str], str]) -> Value:
+        """A new array, filled by the C that ``fill(its name)`` writes."""
+        array = self._name()
+        self._statements.append(Statement(array, count(shape), fill(array)))
+        return _array_value(array, shape, Kind.VECTOR)
 
-    def array(self, shape: Shape, fill: Callable[[str], str], kind: Kind = Kind.VECTOR) -> Value:
-        """A new array, filled by the statement that ``fill(its name)`` writes."""
-        name = f"t{next(self._numbers)}"
-        self._statements.append(_Statement(fill(name), name, count(shape)))
-        target = f"((M *){name})" if kind is Kind.MASK else name
-        return Value(shape, kind, lambda index: f"{target}[{offset(shape, index)}]")
-
-    def write(self, text: str) -> None:
-        """A statement that fills no array."""
-        self._statements.append(_Statement(text, None, 0))
+    def result(self, value: Value) -> None:
+        """The state after the step."""
+        self._fill(RESULT, value.shape, value, lambda index: index, Kind.VECTOR)
 
     def assemble(self) -> tuple[str, int]:
-        """All statements, with storage handed out so that arrays whose last reader is past share it, and its size."""
-        last_read: dict[str, int] = {}
-        for number, statement in enumerate(self._statements):
-            last_read.update(dict.fromkeys(re.findall(r"\bt\d+\b", statement.text), number))
-        free: list[tuple[int, int]] = []  # (vectors, offset)
-        held: dict[str, tuple[int, int]] = {}
-        size, lines = 0, []
-        for number, statement in enumerate(self._statements):
-            if statement.stores is not None:
-                slot = next((slot for slot in free if slot[0] == statement.vectors), None)
-                if slot is None:
-                    slot, size = (statement.vectors, size), size + statement.vectors
-                else:
-                    free.remove(slot)
-                held[statement.stores] = slot
-                lines.append(f"    V *const {statement.stores} = work + {slot[1]};\n")
-            lines.append(statement.text)
-            free += [held.pop(name) for name in list(held) if last_read[name] <= number]
-        return "".join(lines), size
+        """All statements as C, and the vectors of storage that they need."""
+        # Of one particle, vectors are made of its entries. C can't see that no entry reads another, as arrays share a
+        # storage: here it is said.
+        return assembled(self._statements, '_Pragma("omp simd") ' if self.one_by_one else "")
+
+    def _name(self) -> str:
+        return f"t{next(self._numbers)}"
+
+    def _fill(self, array: str, shape: Shape, part: Value, to: Callable[[Index], Index], kind: Kind) -> None:
+        index, heads = loop_heads(part.shape)
+        target = _array_value(array, shape, kind).entry(to(index))
+        text = part.entry(index) if kind is Kind.MASK else vector((part.entry(index), part.kind))
+        type_ = "M" if kind is Kind.MASK else "V"
+        self._statements.append(Statement(array, count(shape), text, tuple(heads), target, type_))
+
+
+def _array_value(name: str, shape: Shape, kind: Kind) -> Value:
+    array = f"((M *){name})" if kind is Kind.MASK else name
+    return Value(shape, kind, lambda index: f"{array}[{offset(shape, index)}]")
 
 
 def loops(shape: Shape, body: Callable[[Index], str], ranges: dict[int, tuple[int, int, int]] | None = None) -> str:
     """``body(index)`` for every index of a shape; ``ranges`` gives (start, stop, step) where it is not all of it."""
-    index, text = [], ""
+    index, heads = loop_heads(shape, ranges)
+    return f"{''.join(heads)}{body(index)} "
+
+
+def loop_heads(shape: Shape, ranges: dict[int, tuple[int, int, int]] | None = None) -> tuple[list[str], list[str]]:
+    """The index that loops over a shape go through, and the loops' heads."""
+    index, heads = [], []
     for d, size in enumerate(shape):
         start, stop, step = (ranges or {}).get(d, (0, entries(size), 1))
         if entries(size) == 1 and start == 0:
             index.append("0")
         else:
             index.append(f"i{d}")
-            text += f"for (int i{d} = {start}; i{d} < {stop}; i{d} += {step}) "
-    return f"    {text}{body(index)}\n"
+            heads.append(f"for (int i{d} = {start}; i{d} < {stop}; i{d} += {step}) ")
+    return index, heads
 
 
 def is_particles(size: Size) -> bool:
