@@ -13,6 +13,7 @@ from ..integrators import GHMC, Integrator
 from ..integrators.capped import Capped
 from .bias import LEVELS, StepBias, bias_of
 from .checks import tail_shapes
+from .ensemble import Ensemble
 from .length import memory_time
 from .metric import Coordinates, whitened
 from .plan import FRICTION
@@ -42,7 +43,7 @@ class Chosen:
 
 def choose(settled: Settled, scheme: Integrator, tolerance: float, seed: int) -> Asking[Chosen]:
     """The largest step size whose bias, its error included, is below the tolerance."""
-    coordinates = whitened(settled.ensemble)
+    coordinates = whitened(Ensemble.pooled(settled.seen))
     z, step_size = coordinates.inward(settled.ensemble.x), 0.5 * min(_LARGEST_STEP, settled.step_size)
     capped, time = Capped(scheme, longest_kick(z.shape[-1])), _BIAS_TIME
     for number in range(_MOST_TRIES):

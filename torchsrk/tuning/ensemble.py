@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -41,6 +42,14 @@ class Ensemble:
     def halves(self) -> list[Ensemble]:
         """Every other particle, and those between."""
         return [Ensemble(self.x[half], self.energy[half], self.gradient[half]) for half in HALVES]
+
+    @staticmethod
+    def pooled(ensembles: Sequence[Ensemble]) -> Ensemble:
+        """The particles of all, as if they were more of them."""
+        if len(ensembles) == 1:
+            return ensembles[0]
+        parts = [(part.x, part.energy, part.gradient) for part in ensembles]
+        return Ensemble(*map(torch.cat, zip(*parts, strict=True)))
 
     def restarted(self, rows: Tensor, *, seed: int, step: int) -> Ensemble:
         """The particles of a mask put where others are, drawn at random."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 _ALIKE = 0.2  # the correlation that draws may have
 _MOST_PERIODS = 200
+_STARTS = 8  # times that correlations are averaged over
 
 
 def memory_time(theta: Tensor, period: float) -> float:
@@ -18,15 +19,14 @@ def memory_time(theta: Tensor, period: float) -> float:
     time, so a chain that never moves can't be taken for one that has arrived. Where even the longest time seen is too
     short, it is stretched by the rate that it shows.
     """
-    found = torch.stack([correlations(theta[:-lag], theta[lag:]).mean(0) for lag in range(1, len(theta))])
-    largest = found.abs().amax(-1).nan_to_num(1.0)
     # What is left of 0 when it is estimated from so many particles.
     allowed = _ALIKE + 3.0 / math.sqrt(theta.shape[1])
-    short_enough = (largest <= allowed).nonzero().squeeze(-1)
-    if len(short_enough):
-        return (int(short_enough[0]) + 1) * period
-    left = min(float(largest[-1]), 0.999)
-    periods = min(_MOST_PERIODS, len(largest) * math.log(_ALIKE) / math.log(left))
+    for lag in range(1, len(theta)):
+        starts = torch.linspace(0, len(theta) - lag - 1, min(_STARTS, len(theta) - lag)).long()
+        largest = float(correlations(theta[starts], theta[starts + lag]).mean(0).abs().max().nan_to_num(1.0))
+        if largest <= allowed:
+            return lag * period
+    periods = min(_MOST_PERIODS, lag * math.log(_ALIKE) / math.log(min(largest, 0.999)))
     return periods * period
 
 

@@ -24,6 +24,10 @@ _LEAST_WINDOWS, _MOST_WINDOWS = 6, 60
 _LEAST_TIME = 12.0
 _MOST_RESTARTS = 10  # windows before which particles on a plateau start again at others
 _REMEMBERED = 0.2  # the correlation with where particles were at half the time, below which they have forgotten it
+_PER_DIMENSION, _MOST_POOLED = (
+    4,
+    8,
+)  # particles of half the ensemble that a metric is made of, and windows they are from
 _GAP = 10.0  # of energies that no particle crosses: nothing beyond it has weight
 
 
@@ -37,6 +41,7 @@ class Settled:
     """An ensemble, and how calm it is.
 
     Attributes:
+        seen: the ensembles of the last windows, as many as a metric wants.
         step_size: that the last window had, or a shorter one if too much was capped.
         windows, time: how many, and their length in units of whitened time.
         capped: the share of capped kicks in the last window.
@@ -47,6 +52,7 @@ class Settled:
     """
 
     ensemble: Ensemble
+    seen: list[Ensemble]
     step_size: float
     windows: int
     time: float
@@ -61,13 +67,15 @@ def settle(ensemble: Ensemble, *, seed: int) -> Asking[Settled]:
     """Run windows until particles have forgotten where they were at half the time, and nothing drifts."""
     step_size, time, snapshots = _FIRST_STEP, 0.0, [(0.0, ensemble.x)]
     dim = ensemble.x.shape[-1]
+    seen: list[Ensemble] = []
     # Of 2·dim normals the largest is below this 99 times in 100.
     most_drift = 3.0 + 0.5 * math.log10(2 * dim)
     for window in range(_MOST_WINDOWS):
         if window:
             ensemble = _without_stragglers((yield Points(ensemble.x)), window, dim, seed)
         steps = 6 if window < 3 else 12
-        x, capped = yield from _window(ensemble, step_size, steps, seed=derive_seed(seed, window))
+        seen = _enough([*seen, ensemble])
+        x, capped = yield from _window(seen, step_size, steps, seed=derive_seed(seed, window))
         ensemble, time = Ensemble(x, ensemble.energy, ensemble.gradient), time + steps * step_size
         snapshots.append((time, x))
         past = min(snapshots, key=lambda snapshot: abs(snapshot[0] - 0.5 * time))[1]
@@ -83,14 +91,23 @@ def settle(ensemble: Ensemble, *, seed: int) -> Asking[Settled]:
             step_size = min(_LARGEST_STEP, 1.25 * step_size)
     evaluated: Ensemble = yield Points(ensemble.x)
     evaluated = evaluated.restarted(~evaluated.finite, seed=seed, step=_MOST_WINDOWS)
-    return Settled(evaluated, step_size, window + 1, time, capped, most, int(memory.argmax()), drift, calm)
+    seen = _enough([*seen, evaluated])
+    return Settled(evaluated, seen, step_size, window + 1, time, capped, most, int(memory.argmax()), drift, calm)
 
 
-def _window(ensemble: Ensemble, step_size: float, steps: int, *, seed: int) -> Asking[tuple[Tensor, float]]:
+def _enough(ensembles: list[Ensemble]) -> list[Ensemble]:
+    """The last of them, as many as make particles enough for a metric: on a Gaussian any do, converged or not."""
+    particles, dim = ensembles[-1].x.shape
+    return ensembles[-min(_MOST_POOLED, math.ceil(_PER_DIMENSION * dim / (particles // 2))) :]
+
+
+def _window(seen: list[Ensemble], step_size: float, steps: int, *, seed: int) -> Asking[tuple[Tensor, float]]:
     """Positions after some steps, each half in the metric of the other, and the share of capped kicks."""
+    ensemble = seen[-1]
     x, capped, parts = torch.empty_like(ensemble.x), 0.0, ensemble.halves()
-    for number, (rows, own, other) in enumerate(zip(HALVES, parts, reversed(parts), strict=True)):
-        coordinates = whitened(other, held_out=own)
+    pools = [Ensemble.pooled(half) for half in zip(*(part.halves() for part in seen), strict=True)]
+    for number, (rows, own, others) in enumerate(zip(HALVES, parts, reversed(pools), strict=True)):
+        coordinates = whitened(others, held_out=own)
         z, shares = yield Chain(
             z=coordinates.inward(own.x),
             coordinates=coordinates,
