@@ -264,3 +264,13 @@ def test_the_same_again_and_no_warning_of_its_own():
         warnings.simplefilter("error")
         first, second = (diagnose(run, sde=UNDERDAMPED, **BAOAB) for _ in range(2))
     assert str(first) == str(second)
+
+
+def test_the_error_of_a_standard_deviation():
+    """Of normal draws it is sd/√(2n), and of their squares, whose fourth moment is 15 times Var², √(14/4n) of it."""
+    draws = normals(10, 2000, 1, seed=3)
+    table = diagnose(run_of(torch.cat((2.0 * draws, draws.square()), -1)), seed=0).table
+    share = table["sd_error"] / table["sd"]
+    expected = torch.tensor([1.0 / math.sqrt(2 * 20_000), math.sqrt(14 / (4 * 20_000))], dtype=torch.float64)
+    # Of 2,000 averages, and of a tail: to a tenth.
+    torch.testing.assert_close(share, expected, rtol=0.1, atol=0.0)

@@ -87,8 +87,9 @@ def diagnose(
 def _summary(theta: Tensor) -> dict[str, Tensor]:
     """Moments, quantiles and errors, as columns."""
     rows = theta.flatten(0, 1)
-    sd, error = rows.std(0), standard_error(theta)
-    table = {"mean": rows.mean(0), "sd": sd, "error": error, "ess": (sd / error).square()}
+    mean, sd, error = rows.mean(0), rows.std(0), standard_error(theta)
+    sd_error = standard_error((theta - mean).square()) / (2.0 * sd)
+    table = {"mean": mean, "sd": sd, "error": error, "sd_error": sd_error, "ess": (sd / error).square()}
     ordered = rows.sort(0).values
     for percent in (5, 50, 95):
         table[f"q{percent}"] = ordered[round(0.01 * percent * (len(rows) - 1))]
@@ -173,7 +174,8 @@ class _Look:
         if bool(ess.isnan().any()):
             self.left_out.append("the Monte Carlo error: too few particles, and too few draws to cut them in batches")
         else:
-            self._add(findings.precise(self.moving, ess))
+            spread = (self.table["sd_error"] / self.table["sd"])[self.kept]
+            self._add(findings.precise(self.moving, ess, spread))
 
     def _forgetting(self, over_time: Tensor) -> None:
         """R-hat both ways."""

@@ -16,6 +16,7 @@ _HEADINGS = {
     "mean": "mean",
     "error": "± error",
     "sd": "sd",
+    "sd_error": "± of sd",
     "q5": "5 %",
     "q50": "50 %",
     "q95": "95 %",
@@ -37,9 +38,10 @@ class Diagnosis(Judged):
         names: of the parameters.
         draws, particles: kept draws of each particle, and how many of those.
         table: columns (parameters,) by name. Always mean, sd, the quantiles q5, q50 and q95, the Monte Carlo ``error``
-            of the mean, and ``ess`` = sd²/error², the independent draws that the run is worth for it. Where they could
-            be told: nested_rhat; rhat, ess_bulk and ess_tail, by ArviZ; bias_mean and bias_sd, what the step size adds
-            to the mean, in standard deviations, and to the standard deviation, as a share, each with its ``_error``.
+            of the mean and ``sd_error`` of the standard deviation, which of a long tail is much larger than √2 of it,
+            and ``ess`` = sd²/error², the independent draws that the run is worth for the mean. Where they could be
+            told: nested_rhat; rhat, ess_bulk and ess_tail, by ArviZ; bias_mean and bias_sd, what the step size adds to
+            the mean, in standard deviations, and to the standard deviation, as a share, each with its ``_error``.
         times, rhat_over_time: numbers of draws, and nested R̂ of so many first ones, (times, parameters).
         energy, energy_error: the mean energy of some kept draws, evenly spread, and its standard errors; or None.
         identities: deviations from E[g] = 0 and E[(x - x̄)g] = 1 in standard errors, coordinate by coordinate of the

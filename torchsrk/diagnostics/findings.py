@@ -26,11 +26,14 @@ _SLOW = 0.8  # what is left, at most, of a memory that falls as a run goes on to
 Names = tuple[str, ...]
 
 
-def precise(names: Names, ess: Tensor) -> Finding:
-    """Means are known well enough."""
-    at = int(ess.nan_to_num(math.inf).argmin())
+def precise(names: Names, ess: Tensor, spread: Tensor) -> Finding:
+    """Means are known well enough; and how well standard deviations are, ``spread`` as a share of them."""
+    at, widest = int(ess.nan_to_num(math.inf).argmin()), int(spread.argmax())
     least = float(ess[at])
-    seen = f"draws are worth {least:,.0f} independent ones or more: means are known to {least**-0.5:.3f} sd"
+    seen = (
+        f"draws are worth {least:,.0f} independent ones or more: means are known to ± {least**-0.5:.3f} sd, standard "
+        f"deviations to ± {float(spread[widest]):.1%} ({names[widest]})"
+    )
     if least >= LEAST_ESS:
         return Finding(True, seen)
     return Finding(
