@@ -13,6 +13,8 @@ FUNCTIONS = {
     **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "lgamma"), (0.01, 40.0)),
     **dict.fromkeys(("asin", "acos", "atanh"), (-0.999, 0.999)),
     "log1p": (-0.99, 40.0),
+    "digamma": (0.05, 40.0),
+    "erfinv": (-0.999, 0.999),
     "acosh": (1.01, 40.0),
     "round": (-9.0, 9.0),
 }

@@ -91,6 +91,50 @@ def special(x: Tensor) -> Tensor:
     return 0.5 * x.square().sum(-1) - torch.erf(x).sum(-1) - F.logsigmoid(x).sum(-1) + torch.expm1(-0.1 * x).sum(-1)
 
 
+def gaussian_process(x: Tensor) -> Tensor:
+    """Length, height and noise of a process seen at five times."""
+    times = torch.linspace(-1.0, 1.0, 5, dtype=x.dtype)
+    length, height, noise = (2.0 * x).exp()[..., None, None].unbind(-3)
+    kernel = height * torch.exp(-0.5 * (times[:, None] - times).square() / length)
+    factor = torch.linalg.cholesky(kernel + (noise + 1e-2) * torch.eye(5, dtype=x.dtype))
+    inner = torch.linalg.solve_triangular(factor, times.sin()[:, None].expand(*x.shape[:-1], 5, 1), upper=False)
+    outer = torch.cholesky_solve(times.cos()[:, None].expand(*x.shape[:-1], 5, 1), factor)
+    log_determinant = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    return 0.5 * inner.square().sum((-1, -2)) + log_determinant + 0.01 * outer.sum((-1, -2)) + 0.5 * x.square().sum(-1)
+
+
+def learned_covariance(x: Tensor) -> Tensor:
+    zero = torch.zeros_like(x[..., 0])
+    rows = torch.stack((x[..., 0].exp(), zero), -1), torch.stack((x[..., 1], x[..., 2].exp()), -1)
+    scale = torch.stack(rows, -2)
+    data = torch.tensor([0.3, -0.4], dtype=x.dtype)
+    by_scale = distributions.MultivariateNormal(torch.zeros_like(data), scale_tril=scale).log_prob(data)
+    by_precision = distributions.MultivariateNormal(torch.zeros_like(data), precision_matrix=scale @ scale.mT + 0.1)
+    return 0.5 * x.square().sum(-1) - by_scale - by_precision.log_prob(data)
+
+
+def running(x: Tensor) -> Tensor:
+    walk, growth = x.cumsum(-1), (1.0 + 0.1 * x.square()).prod(-1)
+    return 0.5 * walk.square().sum(-1) + growth + 0.1 * torch.logcumsumexp(x, -1).sum(-1) + 0.1 * x.square().sum(-1)
+
+
+def ordered(x: Tensor) -> Tensor:
+    weights = torch.tensor([1.0, 2.0, 3.0], dtype=x.dtype)
+    in_order = (x.sort(-1).values * weights).square().sum(-1) + (x.sort(-1, descending=True).values * weights).sum(-1)
+    extremes = x.max(-1).values.square() + x.min(-1, keepdim=True).values.squeeze(-1).sin()
+    chosen = x.gather(-1, x.cos().argmax(-1, keepdim=True)).squeeze(-1)
+    return in_order + extremes + chosen.square() + x.median(-1).values.square() + x.topk(2, -1).values.prod(-1)
+
+
+def counts(x: Tensor) -> Tensor:
+    """Functions of gamma and of the normal law, with their derivatives."""
+    a, b, c = x.exp().unbind(-1)
+    gamma = distributions.Gamma(a, b).log_prob(torch.tensor(1.3, dtype=x.dtype))
+    binomial = distributions.NegativeBinomial(c, logits=x[..., 0]).log_prob(torch.tensor(4.0, dtype=x.dtype))
+    probit = torch.special.log_ndtr(x).sum(-1) + torch.erfinv(0.9 * torch.tanh(x)).sum(-1)
+    return 0.5 * x.square().sum(-1) - gamma - binomial - 0.1 * probit
+
+
 class Network(nn.Module):
     """A network energy."""
 
@@ -112,6 +156,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     for function in (
         *(rosenbrock, funnel, banana, mixture_by_logsumexp, student, normal_by_cholesky, quadratic_by_einsum, norms),
         *(trigonometric, clamps, softmaxes, joined, indexed, statistics, special),
+        *(gaussian_process, learned_covariance, running, ordered, counts),
     )
 }
 

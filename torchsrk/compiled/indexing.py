@@ -1,7 +1,8 @@
 """Entries picked and written by tensors of places: indexing, gather, scatter.
 
-Places are tensors that don't depend on the state. They are read at every run, and one out of bounds makes the run an
-eager one, in which torch itself says so.
+Places are tensors that don't depend on the state, as a rule. They are read at every run, and one out of bounds makes
+the run an eager one, in which torch itself says so. Those that a step finds itself (see order.py) are within bounds,
+and differ between particles: with these, gather and scatter look at all places.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from torch import fx
 
 from .calls import Call
 from .moves import Rule, overwrite, own
+from .operations import Kind, vector
 from .trace import CannotCompile
-from .writer import Index, Shape, Size, Value, Writer, entries, is_particles
+from .writer import Index, Shape, Size, Value, Writer, entries, is_particles, loops, offset
 
 
 def gather(writer: Writer, call: Call, shape: Shape) -> Value:
     source, dim = writer.stored(call["self"]), call["dim"] % max(1, len(shape))
     call["sparse_grad"]
+    if _is_found(writer, call["index"]):
+        return _gathered(writer, source, writer.stored(call["index"]), dim, shape)
     at = _along(writer, call, source.shape, dim)
     return source.moved(shape, at)
 
@@ -56,11 +60,57 @@ def scatter_add(writer: Writer, call: Call, shape: Shape) -> Value:
 
 def _scattered(writer: Writer, call: Call, shape: Shape, part: Value, adds: bool) -> Value:
     whole, dim = writer.value(call["self"]), call["dim"] % max(1, len(shape))
+    if _is_found(writer, call["index"]):
+        return _scattered_by_found(writer, whole, part, writer.stored(call["index"]), dim, shape, adds)
     to = _along(writer, call, shape, dim)
     # The index says how much of the part is written: it may be smaller. A single number is written everywhere.
     region = writer.shape(call["index"])
     part = part.moved(region, lambda index: index) if part.shape else part.broadcast(region)
     return overwrite(writer, whole, part, shape, to, adds)
+
+
+def _is_found(writer: Writer, index: fx.Node) -> bool:
+    """Whether places are a particle's own."""
+    return index in writer.values and writer.value(index).kind is Kind.VECTOR
+
+
+def _gathered(writer: Writer, source: Value, places: Value, dim: int, shape: Shape) -> Value:
+    size = own(source.shape[dim])
+
+    def fill(name: str) -> str:
+        def body(index: Index) -> str:
+            def entry(k: str) -> str:
+                return vector(source.operand([*index[:dim], k, *index[dim + 1 :]]))
+
+            return (
+                f"{{ const V place = {vector(places.operand(index))}; V found = {entry('0')}; "
+                f"for (int k = 1; k < {size}; k++) found = v_select(place == (REAL)k, {entry('k')}, found); "
+                f"{name}[{offset(shape, index)}] = found; }}"
+            )
+
+        return loops(shape, body)
+
+    return writer.array(shape, fill)
+
+
+def _scattered_by_found(
+    writer: Writer, whole: Value, part: Value, places: Value, dim: int, shape: Shape, adds: bool
+) -> Value:
+    size = own(shape[dim])
+
+    def fill(name: str) -> str:
+        def body(index: Index) -> str:
+            to = f"{name}[{offset(shape, [*index[:dim], 'k', *index[dim + 1 :]])}]"
+            written = f"{to} + entry" if adds else "entry"
+            return (
+                f"{{ const V place = {vector(places.operand(index))}, entry = {vector(part.operand(index))}; "
+                f"for (int k = 0; k < {size}; k++) {to} = v_select(place == (REAL)k, {written}, {to}); }}"
+            )
+
+        copied = loops(shape, lambda i: f"{name}[{offset(shape, i)}] = {vector(whole.operand(i))};")
+        return copied + loops(places.shape, body)
+
+    return writer.array(shape, fill)
 
 
 def _along(writer: Writer, call: Call, shape: Shape, dim: int) -> Callable[[Index], Index]:

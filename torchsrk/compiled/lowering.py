@@ -15,8 +15,10 @@ from torch import fx
 
 from .calls import Call, operation_name
 from .indexing import INDEXING
+from .matrices import MATRICES
 from .moves import MOVES, view
 from .operations import POINTWISE, Kind, Operand, integer_power, vector
+from .order import ORDER
 from .sums import SUMS
 from .trace import CannotCompile, TracedStep
 from .writer import Index, Shape, Value, Writer, count, is_particles
@@ -31,10 +33,11 @@ _FILLS = {
     **dict.fromkeys(("empty_like.default", "empty.memory_format", "new_empty.default", "empty_strided.default"), 0.0),
     **dict.fromkeys(("new_empty_strided.default", "empty_permuted.default"), 0.0),
 }
+_CHECKS = {"_linalg_check_errors.default"}  # what fails them is NaN here
 _CONSTANTS = {*_FILLS, "full.default", "full_like.default", "new_full.default", "scalar_tensor.default"}
-_RULES = {**SUMS, **MOVES, **INDEXING}
+_RULES = {**SUMS, **MATRICES, **ORDER, **MOVES, **INDEXING}
 # What may have whole numbers or conditions for results: they move or choose them, and compute nothing.
-_CHOOSES = {*MOVES, *INDEXING, "where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar"}
+_CHOOSES = {*MOVES, *INDEXING, *ORDER, "where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar"}
 _READS_ONCE = {name for name in SUMS if name.partition(".")[0] in ("sum", "mean", "amax", "amin", "prod", "any", "all")}
 
 _SIGNATURE = """\
@@ -117,6 +120,8 @@ def _cut_shapes(graph: fx.Graph) -> None:
             node.meta["fill"] = fill
             if not isinstance(fill, fx.Node):
                 node.args, node.kwargs = (), {}
+        elif name in _CHECKS:
+            graph.erase_node(node)
     graph.eliminate_dead_code()
 
 

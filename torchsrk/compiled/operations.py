@@ -112,7 +112,7 @@ _SYMBOLS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "==", "ne": "!="
 _FUNCTIONS = (
     *("sqrt", "floor", "ceil", "trunc", "lgamma", "sign", "relu", "sigmoid", "exp", "exp2", "expm1", "log", "log2"),
     *("log10", "log1p", "erf", "erfc", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh"),
-    *("acosh", "atanh"),
+    *("acosh", "atanh", "digamma", "erfinv"),
 )
 _SCALARS = ("Tensor", "Scalar")
 
@@ -135,6 +135,7 @@ POINTWISE: dict[str, Entrywise] = {
             "square": lambda x: integer_power(x, 2),
             "rsqrt": lambda x: (f"(1 / v_sqrt({vector(x)}))", Kind.VECTOR),
             "abs": _function("fabs"),
+            "special_erfcx": _function("erfcx"),
             "round": _function("rint"),
             "sgn": _function("sign"),
             "logical_not": _not,

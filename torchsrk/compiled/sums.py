@@ -1,4 +1,4 @@
-"""Operations that run over entries: sums and other reductions, matrix products, solves, eigenvalues."""
+"""Operations that run over entries: sums and other reductions, running ones, and matrix products."""
 
 from __future__ import annotations
 
@@ -101,6 +101,42 @@ _SUM = _Reduction("splat(0)", "{a} += {b};", "add_up")
 _PRODUCT = _Reduction("splat(1)", "{a} *= {b};", "multiply_up")
 _LARGEST = _Reduction("splat(-(REAL)INFINITY)", "{a} = v_maximum({b}, {a});")
 _SMALLEST = _Reduction("splat((REAL)INFINITY)", "{a} = v_minimum({b}, {a});")
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A reduction of all entries up to each."""
+
+    reduction: _Reduction
+
+    def __call__(self, writer: Writer, call: Call, shape: Shape) -> Value:
+        _check_dtype(writer, call)
+        source, rank = writer.value(call["self"]), len(shape)
+        if not rank:
+            return source
+        along = call["dim"] % rank
+        if is_particles(shape[along]):
+            raise CannotCompile("a step mixes its particles: it adds up over the dimension that numbers them")
+        writer.longest_sum = max(writer.longest_sum, entries(shape[along]))
+
+        def fill(name: str) -> str:
+            def body(index: Index) -> str:
+                at = [*index[:along], "r", *index[along + 1 :]]
+                update = self.reduction.update.format(a="total", b=vector(source.operand(at)))
+                return (
+                    f"{{ V total = {self.reduction.start}; for (int r = 0; r < {entries(shape[along])}; r++) "
+                    f"{{ {update} {name}[{offset(shape, at)}] = total; }} }}"
+                )
+
+            return loops((*shape[:along], 1, *shape[along + 1 :]), body)
+
+        return writer.array(shape, fill)
+
+
+def _check_dtype(writer: Writer, call: Call) -> None:
+    dtype = call.node.meta["val"].dtype
+    if dtype != writer.dtype:
+        raise CannotCompile(f"a step in {writer.dtype} adds up in {dtype}")
 
 
 def add_up(writer: Writer, call: Call, shape: Shape) -> Value:
@@ -238,67 +274,6 @@ def _moved_on(index: Index, dim: int, by: str) -> Index:
     return [f"({i} + {by})" if d == dim else i for d, i in enumerate(index)]
 
 
-def solve_triangular(writer: Writer, call: Call, shape: Shape) -> Value:
-    """X with A X = B, for A that does not depend on the particles; by substitution."""
-    matrix, right, upper = writer.value(call["self"]), writer.stored(call["B"]), call["upper"]
-    size = shape[-2]
-    if any(map(is_particles, matrix.shape)) or not isinstance(size, int):
-        raise CannotCompile("aten.linalg_solve_triangular of this form has no C form here")
-
-    def fill(name: str) -> str:
-        def body(index: Index) -> str:
-            row = f"({size - 1} - i)" if upper else "i"
-
-            def at(line: str) -> list[str]:
-                return [*index[:-2], line, index[-1]]
-
-            def coefficient(line: str, column: str) -> str:
-                return number(matrix.operand([*index[:-2], line, column]))
-
-            done = f"({size - 1} - k)" if upper else "k"
-            return (
-                f"for (int i = 0; i < {size}; i++) {{ V rest = {vector(right.operand(at(row)))}; "
-                f"for (int k = 0; k < i; k++) rest -= {coefficient(row, done)} * {name}[{offset(shape, at(done))}]; "
-                f"{name}[{offset(shape, at(row))}] = rest / {coefficient(row, row)}; }}"
-            )
-
-        return loops((*shape[:-2], None, shape[-1]), body)
-
-    return writer.array(shape, fill)
-
-
-def eigh(writer: Writer, call: Call, shape: Shape) -> list[Value]:
-    """Eigenvalues and eigenvectors, by eigen.h. The vectors' signs need not be those that torch finds.
-
-    Where eigenvalues meet, the vectors need not be either: but what functions of the matrix are made of is the same.
-    """
-    source, upper = writer.value(call["A"]), call["UPLO"].upper() == "U"
-    call["compute_v"]  # they are made in any case
-    *batch, size, columns = source.shape
-    if not isinstance(size, int) or is_particles(columns):
-        raise CannotCompile("a step mixes its particles: it takes eigenvalues of a matrix of them")
-    writer.headers.add("eigen.h")
-    square = size * size
-    whole = (*batch, 2 * square + size)  # the matrix, its eigenvalues, and its eigenvectors as rows
-
-    def fill(name: str) -> str:
-        def body(index: Index) -> str:
-            block = f"{name} + {offset(whole, [*index, '0'])}"
-            entry = vector(source.operand([*index, *(("i", "j") if upper else ("j", "i"))]))
-            return (
-                f"{{ V *const block = {block}; for (int i = 0; i < {size}; i++) for (int j = i; j < {size}; j++) "
-                f"block[i * {size} + j] = {entry}; eigen({size}, block, block + {square}, block + {square + size}); }}"
-            )
-
-        return loops(tuple(batch), body)
-
-    found = writer.array(whole, fill)
-    return [
-        found.moved((*batch, size), lambda index: [*index[:-1], f"({square} + {index[-1]})"]),
-        found.moved(source.shape, lambda i: [*i[:-2], f"({square + size} + {i[-1]} * {size} + {i[-2]})"]),
-    ]
-
-
 def _dims(call: Call, rank: int) -> list[int]:
     given = call.get("dim")
     given = [given] if isinstance(given, int) else given
@@ -316,6 +291,7 @@ SUMS: dict[str, Callable[[Writer, Call, Shape], Value | list[Value]]] = {
     "mm.default": mm,
     "bmm.default": bmm,
     "addmm.default": addmm,
-    "linalg_solve_triangular.default": solve_triangular,
-    "_linalg_eigh.default": eigh,
+    "cumsum.default": _Running(_SUM),
+    "cumprod.default": _Running(_PRODUCT),
+    "logcumsumexp.default": _Running(_Reduction("splat(-(REAL)INFINITY)", "{a} = v_logaddexp({a}, {b});")),
 }

@@ -254,6 +254,8 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten.var.correction] = _variance
     table[aten.native_layer_norm.default] = _layer_norm
     table[aten.repeat.default] = _repeated
+    table[aten.cholesky_solve.default] = _cholesky_solve
+    table[aten.median.dim] = _median
     return table
 
 
@@ -281,3 +283,15 @@ def _repeated(x: Tensor, repeats: list[int]) -> Tensor:
     pairs = list(zip(repeats, sizes, strict=True))
     apart = x.reshape([part for size in sizes for part in (1, size)])
     return apart.expand([part for pair in pairs for part in pair]).reshape([copies * size for copies, size in pairs])
+
+
+def _cholesky_solve(right: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
+    lower = factor.mT if upper else factor
+    inner = torch.linalg.solve_triangular(lower, right, upper=False)
+    return torch.linalg.solve_triangular(lower.mT, inner, upper=True)
+
+
+def _median(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The lower of the two in the middle, and NaN if there is one."""
+    middle, place = x.kthvalue((x.shape[dim] + 1) // 2, dim, keepdim)
+    return torch.where(x.isnan().any(dim, keepdim), math.nan, middle), place
