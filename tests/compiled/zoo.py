@@ -105,12 +105,14 @@ def gaussian_process(x: Tensor) -> Tensor:
 
 def learned_covariance(x: Tensor) -> Tensor:
     zero = torch.zeros_like(x[..., 0])
-    rows = torch.stack((x[..., 0].exp(), zero), -1), torch.stack((x[..., 1], x[..., 2].exp()), -1)
+    first, second = (0.3 * x[..., 0]).exp(), (0.3 * x[..., 2]).exp()
+    rows = torch.stack((first, zero), -1), torch.stack((x[..., 1], second), -1)
     scale = torch.stack(rows, -2)
     data = torch.tensor([0.3, -0.4], dtype=x.dtype)
     by_scale = distributions.MultivariateNormal(torch.zeros_like(data), scale_tril=scale).log_prob(data)
-    by_precision = distributions.MultivariateNormal(torch.zeros_like(data), precision_matrix=scale @ scale.mT + 0.1)
-    return 0.5 * x.square().sum(-1) - by_scale - by_precision.log_prob(data)
+    precision = scale @ scale.mT + 0.1 * torch.eye(2, dtype=x.dtype)
+    by_precision = distributions.MultivariateNormal(torch.zeros_like(data), precision_matrix=precision).log_prob(data)
+    return 0.5 * x.square().sum(-1) - by_scale - by_precision
 
 
 def running(x: Tensor) -> Tensor:
