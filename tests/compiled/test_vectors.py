@@ -67,3 +67,19 @@ def test_not_a_number_stays_one(monkeypatch, particles):
     run = {"integrator": "em", "step_size": 1.0, "num_steps": 1, "seed": 0}
     compiled = sample(sde, x, compile=True, **run).final
     torch.testing.assert_close(compiled, torch.where(x == 30.0, 5.0, 0.0), rtol=0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("particles", [4, 203])
+def test_floor_divide(dtype, particles):
+    """As torch has it, with its signs, zeros and quotients that rounding leaves a hair off a whole number."""
+    x = torch.linspace(-6.0, 6.0, 3 * particles, dtype=dtype).reshape(-1, 3)
+    divisors = torch.tensor([0.3, -0.7, 1.0], dtype=dtype)
+
+    def drift(points):
+        return torch.div(points, divisors, rounding_mode="floor") - points
+
+    sde = SDE(drift, lambda points: 0.0 * points, "diagonal")
+    run = {"integrator": "em", "step_size": 1.0, "num_steps": 1, "seed": 0}
+    compiled, eager = (sample(sde, x, compile=compiling, **run).final for compiling in (True, False))
+    torch.testing.assert_close(compiled, eager, rtol=0.0, atol=0.0)

@@ -256,6 +256,10 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten.repeat.default] = _repeated
     table[aten.cholesky_solve.default] = _cholesky_solve
     table[aten.median.dim] = _median
+    table[aten.addmm.default] = _addmm
+    table[aten.polygamma.default] = _polygamma
+    table[aten.round.decimals] = _round
+    table[aten.ldexp.Tensor] = _ldexp
     return table
 
 
@@ -295,3 +299,23 @@ def _median(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]
     """The lower of the two in the middle, and NaN if there is one."""
     middle, place = x.kthvalue((x.shape[dim] + 1) // 2, dim, keepdim)
     return torch.where(x.isnan().any(dim, keepdim), math.nan, middle), place
+
+
+def _addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    if (beta, alpha) == (1, 1):
+        return NotImplemented
+    return beta * bias + alpha * (a @ b)
+
+
+def _polygamma(order: int, x: Tensor) -> Tensor:
+    return torch.digamma(x) if order == 0 else NotImplemented
+
+
+def _round(x: Tensor, *, decimals: int) -> Tensor:
+    """As torch scales it: by a power of ten, or by one over it."""
+    power = 10.0 ** abs(decimals)
+    return (x * power).round() / power if decimals > 0 else (x / power).round() * power if decimals else x.round()
+
+
+def _ldexp(x: Tensor, exponent: Tensor) -> Tensor:
+    return x * torch.pow(2.0, exponent)

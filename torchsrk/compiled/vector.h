@@ -133,11 +133,25 @@ BY_LANE(trunc)
 BY_LANE(rint)
 BY_LANE(lgamma)
 BY_LANE_2(fmod)
+BY_LANE_2(fmin)
+BY_LANE_2(fmax)
+BY_LANE_2(copysign)
+INLINE M v_signbit(V x) { return v_copysign(splat(1), x) < 0; }
 /* With the divisor's sign. */
 INLINE V v_remainder(V a, V b)
 {
     const V rest = v_fmod(a, b);
     return v_select((rest != 0) & ((rest < 0) ^ (b < 0)), rest + b, rest);
+}
+
+/* As Python has it: what is left over has the divisor's sign, and the quotient is a whole number, the nearest to what
+ * rounding left of one. */
+INLINE V v_floor_divide(V a, V b)
+{
+    const V rest = v_fmod(a, b);
+    const V exact = (a - rest) / b - v_number((rest != 0) & ((rest < 0) ^ (b < 0)));
+    const V below = v_floor(exact), whole = below + v_number(exact - below > (REAL)0.5);
+    return v_select(b == 0, a / b, v_select(exact != 0, whole, v_copysign(splat(0), a / b)));
 }
 
 #if defined(VECTOR_MATH) && defined(ONE_BY_ONE)
@@ -228,6 +242,23 @@ INLINE double digamma_of(double x)
     return sum + log(x) - 0.5 / x - rest;
 }
 
+/* ψ', in the same way (6.4.12), and no more exactly than torch has it: six steps up and three terms. */
+INLINE double trigamma_of(double x)
+{
+    double sum = 0, sign = 1;
+    if (x < 0.5) {
+        const double sine = sin(M_PI * x);
+        sum = -(M_PI * M_PI) / (sine * sine);
+        sign = -1;
+        x = 1 - x;
+    }
+    for (int i = 0; i < 6; i++, x += 1)
+        sum += 1 / (x * x);
+    const double square = 1 / (x * x);
+    sum += (1 + 0.5 / x + square * (1. / 6 - square * (1. / 30 - square / 42))) / x;
+    return sign * sum;
+}
+
 /* The inverse of erf: Giles's approximation in single precision (2012), and two of Newton's steps. */
 INLINE double erfinv_of(double y)
 {
@@ -279,6 +310,7 @@ INLINE double erfcx_of(double x)
     }
 #endif
 BY_LANE_OF(digamma)
+BY_LANE_OF(trigamma)
 BY_LANE_OF(erfinv)
 BY_LANE_OF(erfcx)
 INLINE V v_logaddexp(V a, V b)
