@@ -373,5 +373,6 @@ def _program(code: StepCode, width: int, dtype: torch.dtype, noise: Sequence[Dra
     }
     header = "".join(f"#define {name} {value}\n" for name, value in definitions.items())
     files = resources.files(__package__)
-    *before, driver = (files.joinpath(name).read_text() for name in ("vector.h", *code.headers, "driver.c"))
+    names = ("vector.h", "exponential.h", "functions.h", *code.headers, "driver.c")
+    *before, driver = (files.joinpath(name).read_text() for name in names)
     return "\n".join((header + "\n".join(before), code.source, driver))
