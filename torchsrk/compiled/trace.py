@@ -20,8 +20,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-from ..brownian.draws import Draw
-
 _DECOMPOSED = (
     *("gelu", "gelu_backward", "leaky_relu", "leaky_relu_backward", "elu", "elu_backward", "hardtanh", "mish"),
     *("hardtanh_backward", "native_layer_norm_backward", "_softmax", "_log_softmax", "glu"),
@@ -55,9 +53,9 @@ class TracedStep:
 
 
 def trace_step(
-    step: Callable[..., Tensor], noise: Sequence[Draw], width: int, dtype: torch.dtype, particles: int
+    step: Callable[..., Tensor], normals: Sequence[int], width: int, dtype: torch.dtype, particles: int
 ) -> TracedStep:
-    """Trace step(state, *normals, t) on tensors without data.
+    """Trace step(state, *normals, t) on tensors without data, with so many normals a particle in each.
 
     The number of particles marks their dimension: take one that is rare.
     """
@@ -72,7 +70,7 @@ def trace_step(
 
     decompositions = _decompositions()
 
-    shapes = ((particles, width), *((particles, source.components) for source in noise), ())
+    shapes = ((particles, width), *((particles, components) for components in normals), ())
     examples = [torch.empty(shape, dtype=dtype) for shape in shapes]
 
     def as_graph(function: Callable[..., Tensor], *inputs: Tensor) -> fx.GraphModule:
