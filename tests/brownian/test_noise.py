@@ -196,20 +196,26 @@ def test_uniform_draws():
     steps=st.integers(1, 9),
     components=st.integers(1, 40),
     spare=st.integers(0, 3),
-    first_particle=st.integers(0, 2**32 - 17),
+    members=st.integers(1, 3),
+    first_particle=st.integers(0, 2**32 - 49),
     step=st.integers(0, 2**48 - 10),
     dtype=st.sampled_from([torch.float32, torch.float64]),
 )
 def test_a_tile_holds_the_same_draws_particles_innermost(
-    particles, steps, components, spare, first_particle, step, dtype
+    particles, steps, components, spare, members, first_particle, step, dtype
 ):
+    """Also of several particles side by side in one, each of them filled on its own."""
     kernel = native.library()
     if kernel is None:
         pytest.skip("no noise kernel")
-    tile = torch.full((steps, components, particles + spare), -99.0, dtype=dtype)
-    where = (native.KINDS[dtype], 11, first_particle, step, 1)  # kind, seed, first particle, first step, stream
-    kernel.torchsrk_fill_tile(tile.data_ptr(), *where, steps, particles, components, particles + spare, 0.5)
-    rows = torch.empty(steps, particles, components, dtype=dtype)
+    row = particles + spare
+    tile = torch.full((steps, members, components, row), -99.0, dtype=dtype)
+    for member in range(members):
+        # kind, seed, first particle, first step, stream
+        where = (native.KINDS[dtype], 11, first_particle + member, step, 1)
+        sizes = (steps, particles, components, row, 0.5, members, members * components)
+        kernel.torchsrk_fill_tile(tile[0, member].data_ptr(), *where, *sizes)
+    rows = torch.empty(steps, particles * members, components, dtype=dtype)
     fill_normal(rows, seed=11, stream=1, step=step, first_particle=first_particle, scale=0.5)
-    assert torch.equal(tile[..., :particles], rows.mT)
+    assert torch.equal(tile[..., :particles], rows.view(steps, particles, members, components).permute(0, 2, 3, 1))
     assert (tile[..., particles:] == -99.0).all()

@@ -72,13 +72,6 @@ def test_more_noise_than_a_cache_holds():
     assert torch.equal(compiled, sample(sde, torch.ones(6, 3), **options).final)
 
 
-def test_states_with_further_dimensions():
-    x0 = torch.ones(2, 3, 4)
-    with pytest.warns(RuntimeWarning, match=r"\(2, 3, 4\): flatten"):
-        compiled = sample(Langevin(mixture(4)), x0, integrator="em", compile=True, **OPTIONS).final
-    assert torch.equal(compiled, sample(Langevin(mixture(4)), x0, integrator="em", **OPTIONS).final)
-
-
 def test_without_a_compiler(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCHSRK_CACHE", str(tmp_path))
     monkeypatch.setattr(build.shutil, "which", lambda name: None)

@@ -26,16 +26,22 @@ WIDTHS = {
 }
 
 
-def apply(functions, x, monkeypatch, flags):
-    """Each function by a compiled step that moves x to it, without noise."""
+def apply(functions, x, monkeypatch, flags, subtract=True):
+    """Each function by a compiled step that moves x to it, without noise; or, from 0, by one that moves there."""
     load = build.load
     monkeypatch.setattr(build, "load", lambda source, more=(): load(source, (*more, *flags)))
 
     def drift(points):
         return torch.stack([getattr(torch, name)(points[..., i]) for i, name in enumerate(functions)], -1) - points
 
-    sde = SDE(drift, lambda points: 0.0 * points, "diagonal")
-    return sample(sde, x, integrator="em", step_size=1.0, num_steps=1, seed=0, compile=True).final
+    def beside(points):
+        """The state is (0, x), and the function of x goes where there is nothing to round it off with."""
+        return torch.cat((getattr(torch, functions[0])(points[..., 1:]), 0.0 * points[..., 1:]), -1)
+
+    state = x if subtract else torch.cat((torch.zeros_like(x), x), -1)
+    sde = SDE(drift if subtract else beside, lambda points: 0.0 * points, "diagonal")
+    final = sample(sde, state, integrator="em", step_size=1.0, num_steps=1, seed=0, compile=True).final
+    return final if subtract else final[:, :1]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -67,3 +73,36 @@ def test_not_a_number_stays_one(monkeypatch, particles):
     run = {"integrator": "em", "step_size": 1.0, "num_steps": 1, "seed": 0}
     compiled = sample(sde, x, compile=True, **run).final
     torch.testing.assert_close(compiled, torch.where(x == 30.0, 5.0, 0.0), rtol=0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("particles", [4, 203])
+def test_floor_divide(dtype, particles):
+    """As torch has it, with its signs, zeros and quotients that rounding leaves a hair off a whole number."""
+    x = torch.linspace(-6.0, 6.0, 3 * particles, dtype=dtype).reshape(-1, 3)
+    divisors = torch.tensor([0.3, -0.7, 1.0], dtype=dtype)
+
+    def drift(points):
+        return torch.div(points, divisors, rounding_mode="floor") - points
+
+    sde = SDE(drift, lambda points: 0.0 * points, "diagonal")
+    run = {"integrator": "em", "step_size": 1.0, "num_steps": 1, "seed": 0}
+    compiled, eager = (sample(sde, x, compile=compiling, **run).final for compiling in (True, False))
+    torch.testing.assert_close(compiled, eager, rtol=0.0, atol=0.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid"])
+def test_far_out(monkeypatch, width, dtype, name):
+    """Up to where results leave what the dtype holds, and down to where they are all but 0."""
+    largest = 700.0 if dtype == torch.float64 else 88.0
+    ends = torch.tensor([-0.0, 0.0, 1e-30, -1e-30, largest, -largest, 1e4, -1e4, 2 * largest], dtype=dtype)
+    x = torch.cat((ends, torch.linspace(-1.2 * largest, -0.9 * largest, 40, dtype=dtype)))[:, None]
+    x = x[getattr(torch, name)(x).isfinite()][:, None]
+    exact = getattr(torch, name)(x)
+    result = apply([name], x, monkeypatch, WIDTHS[width], subtract=False)
+    same = (result == exact) | ((result - exact).abs() <= 6 * torch.finfo(dtype).eps * exact.abs())
+    least = torch.finfo(dtype).smallest_normal
+    small = (exact.abs() < least) & ((result - exact).abs() <= torch.finfo(dtype).eps * least)  # one unit of the least
+    assert (same | small).all(), x[~(same | small)]

@@ -17,9 +17,9 @@ def trace_once(patch: pytest.MonkeyPatch, traces: dict[tuple, TracedStep]) -> No
     The test has one SDE and one scheme, then, and is about what becomes of a trace.
     """
 
-    def traced(step, noise, *form):
+    def traced(step, normals, *form):
         if form not in traces:
-            traces[form] = trace_step(step, noise, *form)
+            traces[form] = trace_step(step, normals, *form)
         return replace(traces[form], module=_copied(traces[form].module))  # lowering cuts away from a graph
 
     patch.setattr(steps, "trace_step", traced)

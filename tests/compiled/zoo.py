@@ -137,6 +137,27 @@ def counts(x: Tensor) -> Tensor:
     return 0.5 * x.square().sum(-1) - gamma - binomial - 0.1 * probit
 
 
+def in_buckets(x: Tensor) -> Tensor:
+    bounds, table = torch.tensor([-1.0, 0.0, 0.5], dtype=x.dtype), torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=x.dtype)
+    weights = table[torch.bucketize(x, bounds)] + torch.searchsorted(bounds, x, right=True).to(x.dtype)
+    so_far = x.cummax(-1).values.square() + x.cummin(-1).values.sin()
+    return (weights * x.square() + so_far + x.long().to(x.dtype) * x).sum(-1)
+
+
+def framed(x: Tensor) -> Tensor:
+    wide, narrow = F.pad(x, (1, 2), value=0.3), F.pad(x, (-1, 1))
+    plane = F.pad(x[..., None, :], (1, 0, 1, 1))
+    return wide.square().sum(-1) + narrow.sin().sum(-1) + plane.cos().sum((-1, -2))
+
+
+def signs(x: Tensor) -> Tensor:
+    turned = x.flip(-1)
+    least = torch.fmin(x, turned).square() + torch.fmax(x, 0.5 * turned)
+    signed = torch.copysign(x.square(), turned) + torch.signbit(x).to(x.dtype) * x
+    whole = torch.div(x, 0.2, rounding_mode="trunc") * x + torch.round(x, decimals=1) * x
+    return (least + signed + 0.1 * whole + x.square()).sum(-1) - distributions.Gamma(x[..., 0].exp(), 1.0).entropy()
+
+
 class Network(nn.Module):
     """A network energy."""
 
@@ -158,7 +179,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     for function in (
         *(rosenbrock, funnel, banana, mixture_by_logsumexp, student, normal_by_cholesky, quadratic_by_einsum, norms),
         *(trigonometric, clamps, softmaxes, joined, indexed, statistics, special),
-        *(gaussian_process, learned_covariance, running, ordered, counts),
+        *(gaussian_process, learned_covariance, running, ordered, counts, in_buckets, framed, signs),
     )
 }
 

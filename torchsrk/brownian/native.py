@@ -37,6 +37,8 @@ _FILL_TILE_SIGNATURE = (
     ctypes.c_int64,  # components
     ctypes.c_int64,  # row
     ctypes.c_double,  # scale
+    ctypes.c_uint32,  # apart
+    ctypes.c_int64,  # rows
 )
 # Waking a second core costs about as long as drawing this many normals.
 _NORMALS_PER_THREAD = 1 << 18

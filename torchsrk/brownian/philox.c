@@ -493,11 +493,13 @@ INLINE int next_run(Corner *at, int64_t particles, int64_t blocks, int left, int
     return length;
 }
 
+/* Particles are numbered ``apart`` from one another, and the tile has ``rows`` rows a step, of which the first are
+ * filled: so tiles of several particles side by side are filled one after another. */
 typedef struct {
     void *out;
     uint64_t seed, first_step;
-    uint32_t first_particle, stream;
-    int64_t steps, components, row;
+    uint32_t first_particle, stream, apart;
+    int64_t steps, components, row, rows;
     double scale;
 } Tile;
 
@@ -511,7 +513,7 @@ INLINE void scatter(const Tile *tile, const char *planes, Corner at, int64_t par
         const int length = next_run(&at, particles, blocks, LANES - lane, whole);
         const int64_t component = from.block * per_block, left = tile->components - component;
         for (int i = 0; i < per_block && i < left; i++) {
-            const int64_t place = (from.step * tile->components + component + i) * tile->row + from.particle;
+            const int64_t place = (from.step * tile->rows + component + i) * tile->row + from.particle;
             memcpy((char *)tile->out + (size_t)place * size, planes + (size_t)(i * LANES + lane) * size,
                    (size_t)length * size);
         }
@@ -531,11 +533,11 @@ INLINE void fill_tile(const Tile *tile, int kind, int64_t particles, int whole)
         for (int lane = 0; lane < LANES && at.step < tile->steps;) {
             const uint64_t step = tile->first_step + (uint64_t)at.step;
             const uint32_t low = (uint32_t)step, high = (uint32_t)(step >> 32) | tile->stream << 16;
-            const uint32_t block = (uint32_t)at.block, particle = tile->first_particle + (uint32_t)at.particle;
+            const uint32_t block = (uint32_t)at.block, first = (uint32_t)at.particle;
             const int length = next_run(&at, particles, blocks, LANES - lane, whole);
             for (int i = 0; i < length; i++, lane++) {
                 lanes.block[lane] = block;
-                lanes.particle[lane] = particle + (uint32_t)i;
+                lanes.particle[lane] = tile->first_particle + (first + (uint32_t)i) * tile->apart;
                 lanes.step_low[lane] = low;
                 lanes.step_high[lane] = high;
             }
@@ -551,10 +553,10 @@ INLINE void fill_tile(const Tile *tile, int kind, int64_t particles, int whole)
 
 void torchsrk_fill_tile(void *out, int kind, uint64_t seed, uint32_t first_particle, uint64_t first_step,
                         uint32_t stream, int64_t steps, int64_t particles, int64_t components, int64_t row,
-                        double scale)
+                        double scale, uint32_t apart, int64_t rows)
 {
-    const Tile tile = {out, seed, first_step, first_particle, stream, steps, components, row, scale};
-    if (particles == 1 && row == 1) /* nothing to lay out */
+    const Tile tile = {out, seed, first_step, first_particle, stream, apart, steps, components, row, rows, scale};
+    if (particles == 1 && row == 1 && rows == components) /* nothing to lay out */
         torchsrk_fill(out, kind, seed, first_particle, first_step, stream, 0, steps, 1,
                       components * (BLOCK_BYTES / (kind == FLOAT32 ? 4 : 2)), scale, 1);
     else if (kind == FLOAT32 && particles == 16)

@@ -117,11 +117,15 @@ def _compare_copies(
     def again(start: Tensor) -> Tensor:
         return eager.advance_copies(start, spans, **steps)
 
-    return _compare(again, starts, torch.cat(parts, 1), longest_sum, [row for span in spans for row in span])
+    rows = [row for span in spans for row in span] * len(starts)
+    return _compare(again, starts, torch.cat(parts, 1), longest_sum, rows)
 
 
 def _compare(again: Any, start: Tensor, compiled: Tensor, longest_sum: int, rows: Sequence[int]) -> Difference | None:
-    """The largest difference of compiled states from ``again(start)``, if rounding can't explain it."""
+    """The largest difference of compiled states from ``again(start)``, if rounding can't explain it.
+
+    ``rows`` are the numbers of the particles in ``start``, one after another.
+    """
     plain = again(start)
     eps = torch.finfo(start.dtype).eps
     ulps = _ULPS + math.sqrt(longest_sum)
@@ -140,9 +144,9 @@ def _compare(again: Any, start: Tensor, compiled: Tensor, longest_sum: int, rows
         return None
     excess = torch.where(wrong, (compiled - plain).abs().nan_to_num(math.inf, math.inf), -1.0)
     worst = int(excess.argmax())
-    row, entry = divmod(worst, start.shape[-1])
+    row, entry = divmod(worst, start.numel() // len(rows))
     values = (float(tensor.flatten()[worst]) for tensor in (plain, compiled, explained))
-    return Difference(rows[row % len(rows)], entry, *values)
+    return Difference(rows[row], entry, *values)
 
 
 def _is_explained(plain: Tensor, compiled: Tensor, rounding: Tensor) -> Tensor:
@@ -154,8 +158,8 @@ def _is_explained(plain: Tensor, compiled: Tensor, rounding: Tensor) -> Tensor:
 
 def _about(x: Tensor) -> Tensor:
     """States about given ones, far enough that a wrong term shows."""
-    jitter = fill_normal(torch.empty(x.shape, dtype=x.dtype), seed=0, stream=Stream.CHECK)
-    return x + jitter * (1.0 + 0.5 * x.abs())
+    jitter = fill_normal(torch.empty(x.shape, dtype=x.dtype).flatten(0, -2), seed=0, stream=Stream.CHECK)
+    return x + jitter.view(x.shape) * (1.0 + 0.5 * x.abs())
 
 
 def _moved_by_an_ulp(x: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 /* The loop around a compiled step, included after it: tiles of particles, each taken through all its steps by one
  * thread, with its state and noise in that core's cache. The includer defines WIDTH, WORKSPACE (vectors of temporaries a
- * step uses), KIND (the noise kernel's name for REAL), and the noise inputs of a step: NOISES, how many, and the lists
- * STREAMS and COMPONENTS. */
+ * step uses), KIND (the noise kernel's name for REAL), the noise inputs of a step: NOISES, how many, and the lists
+ * STREAMS and COMPONENTS; and MEMBERS: how many particles of the noise, numbered one after another, are one particle
+ * here, with as many times the components. */
 
 #define MAX_THREADS 64
 #define NOISE_BLOCKS 1024 /* Philox blocks drawn at a time: enough for the kernel's lanes, few enough for the cache */
@@ -12,7 +13,8 @@ static const int64_t components[NOISES] = {COMPONENTS};
 
 /* torchsrk_fill_tile of the noise kernel. */
 typedef void (*Draw)(void *out, int kind, uint64_t seed, uint32_t first_particle, uint64_t first_step, uint32_t stream,
-                     int64_t steps, int64_t particles, int64_t components, int64_t row, double scale);
+                     int64_t steps, int64_t particles, int64_t components, int64_t row, double scale,
+                     uint32_t apart, int64_t rows);
 
 typedef struct {
     const REAL *source;
@@ -45,6 +47,7 @@ static int64_t steps_drawn_together(int64_t particles)
     int64_t most = 1;
     for (int i = 0; i < NOISES; i++)
         most = components[i] > most ? components[i] : most;
+    most *= MEMBERS;
     const int64_t steps = NOISE_BLOCKS / ((most + in_block - 1) / in_block * particles);
     return steps < 1 ? 1 : steps > MAX_NOISE_STEPS ? MAX_NOISE_STEPS : steps;
 }
@@ -52,12 +55,13 @@ static int64_t steps_drawn_together(int64_t particles)
 /* The noise of some steps. Lanes beyond the last particle live the first one's life, and are never written out. */
 static void draw(const Run *run, const Desk *desk, int64_t first, int64_t particles, uint64_t step0, int64_t steps)
 {
-    const uint32_t particle = run->first_particle + (uint32_t)first;
+    const uint32_t particle = run->first_particle + (uint32_t)first * MEMBERS;
     for (int i = 0; i < NOISES; i++) {
-        run->draw(desk->noise[i], KIND, run->seed, particle, step0, streams[i], steps, particles, components[i], TILE,
-                  run->scales[i]);
+        for (uint32_t member = 0; member < MEMBERS; member++)
+            run->draw(desk->noise[i] + member * components[i], KIND, run->seed, particle + member, step0, streams[i],
+                      steps, particles, components[i], TILE, run->scales[i], MEMBERS, MEMBERS * components[i]);
         if (particles < TILE)
-            for (int64_t k = 0; k < steps * components[i]; k++) {
+            for (int64_t k = 0; k < steps * MEMBERS * components[i]; k++) {
                 REAL *const row = (REAL *)(desk->noise[i] + k);
                 EACH_LANE row[lane] = row[lane < particles ? lane : 0];
             }
@@ -81,7 +85,7 @@ static void run_tile(const Run *run, int64_t tile, const Desk *desk)
             const V t = splat((REAL)((double)(step0 + (uint64_t)k) * run->step_size));
             const V *noise[NOISES];
             for (int i = 0; i < NOISES; i++)
-                noise[i] = desk->noise[i] + k * components[i];
+                noise[i] = desk->noise[i] + k * MEMBERS * components[i];
             step(x, noise, t, run->literals, run->uniforms, run->tables, desk->temporaries, next);
             V *const swap = x;
             x = next;
@@ -102,7 +106,7 @@ static void *run_tiles(void *argument)
     const int64_t together = steps_drawn_together(particles - (tiles - 1) * TILE);
     int64_t vectors = WORKSPACE + 2 * WIDTH;
     for (int i = 0; i < NOISES; i++)
-        vectors += together * components[i];
+        vectors += together * MEMBERS * components[i];
     void *memory = 0;
     if (posix_memalign(&memory, 64, (size_t)vectors * sizeof(V)) != 0) {
         __atomic_store_n(&queue->failed, 1, __ATOMIC_RELAXED);
@@ -114,7 +118,7 @@ static void *run_tiles(void *argument)
     V *free_from = desk.next + WIDTH;
     for (int i = 0; i < NOISES; i++) {
         desk.noise[i] = free_from;
-        free_from += together * components[i];
+        free_from += together * MEMBERS * components[i];
     }
     for (;;) {
         const int64_t tile = __atomic_fetch_add(&queue->next_tile, 1, __ATOMIC_RELAXED);

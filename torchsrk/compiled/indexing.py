@@ -1,8 +1,8 @@
 """Entries picked and written by tensors of places: indexing, gather, scatter.
 
 Places are tensors that don't depend on the state, as a rule. They are read at every run, and one out of bounds makes
-the run an eager one, in which torch itself says so. Those that a step finds itself (see order.py) are within bounds,
-and differ between particles: with these, gather and scatter look at all places.
+the run an eager one, in which torch itself says so. Those that a step finds itself (see order.py) differ between
+particles: with these all places are looked at, and one out of bounds makes the state NaN, which ends the run.
 """
 
 from __future__ import annotations
@@ -83,8 +83,29 @@ def _gathered(writer: Writer, source: Value, places: Value, dim: int, shape: Sha
                 return vector(source.operand([*index[:dim], k, *index[dim + 1 :]]))
 
             return (
-                f"{{ const V place = {vector(places.operand(index))}; V found = {entry('0')}; "
-                f"for (int k = 1; k < {size}; k++) found = v_select(place == (REAL)k, {entry('k')}, found); "
+                f"{{ const V place = {vector(places.operand(index))}; V found = splat((REAL)NAN); "
+                f"for (int k = 0; k < {size}; k++) found = v_select(place == (REAL)k, {entry('k')}, found); "
+                f"{name}[{offset(shape, index)}] = found; }}"
+            )
+
+        return loops(shape, body)
+
+    return writer.array(shape, fill)
+
+
+def _picked(writer: Writer, source: Value, places: Value, dim: int, shape: Shape) -> Value:
+    """``source[..., places, ...]``, in which the places' dimensions stand for one of the source's."""
+    if is_particles(source.shape[dim]) or any(map(is_particles, source.shape)):
+        raise CannotCompile("a step indexes what differs between particles by places that it computes itself")
+    size, rank = own(source.shape[dim]), len(places.shape)
+
+    def fill(name: str) -> str:
+        def body(index: Index) -> str:
+            entry = vector(source.operand([*index[:dim], "k", *index[dim + rank :]]))
+            return (
+                f"{{ V place = {vector(places.operand(index[dim : dim + rank]))}, found = splat((REAL)NAN); "
+                f"place = v_select(place < 0, place + {size}, place); "
+                f"for (int k = 0; k < {size}; k++) found = v_select(place == (REAL)k, {entry}, found); "
                 f"{name}[{offset(shape, index)}] = found; }}"
             )
 
@@ -104,7 +125,8 @@ def _scattered_by_found(
             written = f"{to} + entry" if adds else "entry"
             return (
                 f"{{ const V place = {vector(places.operand(index))}, entry = {vector(part.operand(index))}; "
-                f"for (int k = 0; k < {size}; k++) {to} = v_select(place == (REAL)k, {written}, {to}); }}"
+                f"const M is_outside = v_not((place >= 0) & (place < {size})); for (int k = 0; k < {size}; k++) "
+                f"{to} = v_select(is_outside, splat((REAL)NAN), v_select(place == (REAL)k, {written}, {to})); }}"
             )
 
         copied = loops(shape, lambda i: f"{name}[{offset(shape, i)}] = {vector(whole.operand(i))};")
@@ -162,7 +184,10 @@ def _broadcast(shapes: list[Shape]) -> Shape:
 
 
 def index_tensor(writer: Writer, call: Call, shape: Shape) -> Value:
-    source = writer.stored(call["self"])
+    source, indices = writer.stored(call["self"]), call["indices"]
+    picked = [d for d, index in enumerate(indices) if index is not None]
+    if len(picked) == 1 and _is_found(writer, indices[picked[0]]):
+        return _picked(writer, source, writer.stored(indices[picked[0]]), picked[0], shape)
     return source.moved(shape, _indexed(writer, call["indices"], source.shape).source)
 
 

@@ -175,7 +175,7 @@ def _of_its_dtype(writer: Writer, node: fx.Node, name: str, value: Value) -> Val
     # A product of conditions is one as well: that is how torch writes isfinite.
     if dtype == torch.bool and value.kind is Kind.VECTOR and (name in _CHOOSES or name == "mul.Tensor"):
         return replace(value, kind=Kind.MASK, entry=lambda index: f"({value.entry(index)} != 0)")
-    if dtype == torch.int64 and (name in _CHOOSES or name.startswith("sum.")):
+    if dtype == torch.int64 and (name in _CHOOSES or name.startswith("sum.") or name == "_to_copy.default"):
         return value
     raise CannotCompile(f"a step in {writer.dtype} computes {node.target} in {dtype}")
 
@@ -204,10 +204,11 @@ def _entrywise(writer: Writer, call: Call, name: str, shape: Shape) -> Value:
     given = [call.get(argument) for argument in rule.arguments]
     if rule.arguments[-1] == "alpha" and given[-1] == 1:
         given.pop()
+    words = {word: call[word] for word in rule.words}
     operands = [None if argument is None else writer.value(argument) for argument in given]
 
     def entry(index: Index) -> Operand:
-        return rule.build(*(None if value is None else value.operand(index) for value in operands))
+        return rule.build(*(None if value is None else value.operand(index) for value in operands), **words)
 
     cost = 1 + sum(value.cost for value in operands if value is not None)
     return Value(shape, entry(["0"] * len(shape))[1], lambda index: entry(index)[0], cost)
@@ -223,6 +224,8 @@ def _converted(writer: Writer, call: Call, shape: Shape) -> Value:
         return replace(source, shape=shape, kind=Kind.VECTOR, entry=lambda index: vector(source.operand(index)))
     if dtype == torch.bool and source.kind is Kind.MASK:
         return source
+    if dtype == torch.int64 and source.kind is Kind.VECTOR:  # a whole number in a REAL, whatever its size
+        return replace(source, shape=shape, entry=lambda index: f"v_trunc({vector(source.operand(index))})")
     raise CannotCompile(f"a step in {writer.dtype} converts to {dtype}")
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from .calls import Call
-from .operations import number, vector
+from .calls import Call, operation_name
+from .operations import Kind, number, vector
 from .trace import CannotCompile
-from .writer import Index, Shape, Value, Writer, is_particles, loops, offset
+from .writer import Index, Shape, Value, Writer, count, entries, is_particles, loops, offset
 
 
 def cholesky(writer: Writer, call: Call, shape: Shape) -> list[Value]:
@@ -94,6 +95,144 @@ def eigh(writer: Writer, call: Call, shape: Shape) -> list[Value]:
     ]
 
 
+@dataclass(frozen=True)
+class _Factors:
+    """The factors LU of matrices as lu.h has them, one after another: LU, the rows' order, and its sign."""
+
+    array: Value
+    shape: Shape
+
+    @staticmethod
+    def of(writer: Writer, source: Value) -> _Factors:
+        *batch, _, _ = source.shape
+        size = _size(source)
+        writer.headers.add("lu.h")
+        whole = (*batch, size * size + size + 1)
+
+        def fill(name: str) -> str:
+            def body(index: Index) -> str:
+                entry = vector(source.operand([*index, "i", "j"]))
+                return (
+                    f"{{ V *const block = {name} + {offset(whole, [*index, '0'])}; "
+                    f"for (int i = 0; i < {size}; i++) for (int j = 0; j < {size}; j++) "
+                    f"block[i * {size} + j] = {entry}; "
+                    f"block[{size * size + size}] = lu_factor({size}, block, block + {size * size}); }}"
+                )
+
+            return loops(tuple(batch), body)
+
+        return _Factors(writer.array(whole, fill), source.shape)
+
+    @property
+    def size(self) -> int:
+        return entries(self.shape[-1])
+
+    def factor(self) -> Value:
+        n = self.size
+        return self.array.moved(self.shape, lambda i: [*i[:-2], f"({i[-2]} * {n} + {i[-1]})"])
+
+    def rows(self) -> Value:
+        square = self.size**2
+        return self.array.moved((*self.shape[:-2], self.size), lambda i: [*i[:-1], f"({square} + {i[-1]})"])
+
+    def product(self, writer: Writer, term: str, update: str, start: str) -> Value:
+        """Of the diagonal: ``update`` takes in ``term``, both of C's ``pivot``, from ``start`` on, C's ``sign``."""
+        n, batch = self.size, self.shape[:-2]
+
+        def fill(name: str) -> str:
+            def body(index: Index) -> str:
+                pivot = vector(self.array.operand([*index, f"(i * {n + 1})"]))
+                sign = vector(self.array.operand([*index, str(n * n + n)]))
+                return (
+                    f"{{ const V sign = {sign}; V total = {start}; for (int i = 0; i < {n}; i++) {{ "
+                    f"const V pivot = {pivot}; total {update} {term}; }} {name}[{offset(batch, index)}] = total; }}"
+                )
+
+            return loops(batch, body)
+
+        return writer.array(batch, fill)
+
+
+def _solved(
+    writer: Writer, factor: Value, rows: Value, right: Value, shape: Shape, transposed: bool, left: bool
+) -> Value:
+    """X with AX = B, or with XA = B, which is AᵀXᵀ = Bᵀ; with Aᵀ for A if ``transposed``."""
+    size, columns = _size(factor), shape[-1] if left else shape[-2]
+    *batch, _, _ = shape
+    if is_particles(columns) or len(factor.shape) > len(shape):
+        raise CannotCompile("a step solves with more matrices than right-hand sides")
+    stride = entries(shape[-1]) if left else 1
+    whole = (*batch, count(shape[-2:]) + size)  # and a column to work in
+
+    def fill(name: str) -> str:
+        def body(index: Index) -> str:
+            entry = vector(right.operand([*index, "i", "j"]))
+            starts = [
+                f"&{vector(factor.operand([*index, '0', '0']))}",
+                f"&{vector(rows.operand([*index, '0']))}",
+            ]
+            column = "c" if left else f"c * {entries(shape[-1])}"
+            return (
+                f"{{ V *const block = {name} + {offset(whole, [*index, '0'])}; "
+                f"for (int i = 0; i < {entries(shape[-2])}; i++) for (int j = 0; j < {entries(shape[-1])}; j++) "
+                f"block[i * {entries(shape[-1])} + j] = {entry}; for (int c = 0; c < {entries(columns)}; c++) "
+                f"lu_solve({size}, {starts[0]}, {starts[1]}, {int(transposed == left)}, block + {column}, {stride}, "
+                f"block + {count(shape[-2:])}); }}"
+            )
+
+        return loops(tuple(batch), body)
+
+    made, width = writer.array(whole, fill), entries(shape[-1])
+    return made.moved(shape, lambda i: [*i[:-2], f"({i[-2]} * {width} + {i[-1]})"])
+
+
+def lu_solve(writer: Writer, call: Call, shape: Shape) -> Value:
+    factor, rows, right = (writer.stored(call[name]) for name in ("LU", "pivots", "B"))
+    return _solved(writer, factor, rows, right, shape, call["adjoint"], call["left"])
+
+
+def solve(writer: Writer, call: Call, shape: Shape) -> list[Value]:
+    source, right, left, _ = (call[name] for name in ("A", "B", "left", "check_errors"))
+    found, side = _Factors.of(writer, writer.stored(source)), writer.stored(right)
+    _check_readers(call, (1, 2))
+    result = side.shape
+    is_vector = len(result) == len(found.shape) - 1
+    if is_vector:
+        side = side.moved((*result, 1), lambda i: i[:-1])
+    solved = _solved(writer, found.factor(), found.rows(), side, side.shape, False, left)
+    if is_vector:
+        solved = solved.moved(result, lambda i: [*i, "0"])
+    return [solved, found.factor(), found.rows(), writer.constant(0.0, found.shape[:-2])]
+
+
+def inverse(writer: Writer, call: Call, shape: Shape) -> list[Value]:
+    call["check_errors"]
+    found = _Factors.of(writer, writer.stored(call["A"]))
+    identity = Value(found.shape, Kind.VECTOR, lambda i: f"splat({i[-2]} == {i[-1]})")
+    solved = _solved(writer, found.factor(), found.rows(), identity, found.shape, False, left=True)
+    return [solved, writer.constant(0.0, found.shape[:-2])]
+
+
+def log_determinant(writer: Writer, call: Call, shape: Shape) -> list[Value]:
+    """The factors that are among its results are those of the transposed matrix if it is contiguous, as torch's are."""
+    _check_readers(call, (2, 3))
+    source = writer.stored(call["A"])
+    if call["A"].meta["val"].is_contiguous():
+        source = source.moved(source.shape, lambda i: [*i[:-2], i[-1], i[-2]])
+    found = _Factors.of(writer, source)
+    sign = found.product(writer, "v_sign(pivot)", "*=", "sign")
+    size = found.product(writer, "v_log(v_fabs(pivot))", "+=", "splat(0)")
+    return [sign, size, found.factor(), found.rows()]
+
+
+def _check_readers(call: Call, factors: tuple[int, int]) -> None:
+    """Factors and the order of rows are among an operation's results for its derivative to solve with, and for that
+    alone: rows may be in another order than torch's."""
+    readers = [user for part in call.node.users if part.args[1] in factors for user in part.users]
+    if any(operation_name(user) != "linalg_lu_solve.default" for user in readers):
+        raise CannotCompile("a step reads the factors of a matrix, whose rows may be in another order here")
+
+
 def _size(matrices: Value) -> int:
     rows, columns = matrices.shape[-2:]
     if not isinstance(rows, int) or is_particles(columns):
@@ -105,4 +244,8 @@ MATRICES: dict[str, Callable[[Writer, Call, Shape], Value | list[Value]]] = {
     "linalg_cholesky_ex.default": cholesky,
     "linalg_solve_triangular.default": solve_triangular,
     "_linalg_eigh.default": eigh,
+    "linalg_lu_solve.default": lu_solve,
+    "_linalg_solve_ex.default": solve,
+    "linalg_inv_ex.default": inverse,
+    "_linalg_slogdet.default": log_determinant,
 }

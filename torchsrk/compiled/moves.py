@@ -239,6 +239,28 @@ def overwrite(
     return writer.array(shape, fill)
 
 
+def padded(writer: Writer, call: Call, shape: Shape) -> Value:
+    """With a number around, by pairs (before, after) of dimensions from the last on; less than 0 cuts off."""
+    source, pad = writer.value(call["self"]), call["pad"]
+    before, after = [0] * len(shape), [0] * len(shape)
+    for number, (left, right) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        before[len(shape) - 1 - number], after[len(shape) - 1 - number] = left, right
+    for d, (left, right) in enumerate(zip(before, after, strict=True)):
+        if left or right:
+            own(source.shape[d])
+    cut = [max(0, -left) for left in before]
+    kept = tuple(
+        size if is_particles(size) or not (left or right) else own(size) + min(0, left) + min(0, right)
+        for size, left, right in zip(source.shape, before, after, strict=True)
+    )
+    part = source.moved(kept, lambda i: [f"({a} + {off})" if off else a for a, off in zip(i, cut, strict=True)])
+    to = [max(0, left) for left in before]
+    whole = writer.constant(float(call["value"]), shape)
+    return overwrite(
+        writer, whole, part, shape, lambda i: [f"({a} + {off})" if off else a for a, off in zip(i, to, strict=True)]
+    )
+
+
 def own(size: Size) -> int:
     """A size that does not count particles."""
     if not isinstance(size, int):
@@ -278,6 +300,7 @@ def _with_copies(rules: dict[str, Rule]) -> dict[str, Rule]:
 
 
 MOVES: dict[str, Rule] = {
+    "constant_pad_nd.default": padded,
     **_with_copies(
         {
             "alias.default": identity,

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from .trace import CannotCompile
+
 
 class Kind(Enum):
     """What a C expression is: a vector over a tile's particles, a condition of that form, one number for all, or a
@@ -42,10 +44,12 @@ def mask(operand: Operand) -> str:
 
 @dataclass(frozen=True)
 class Entrywise:
-    """An operation entry by entry: the arguments it reads, and the C of its result."""
+    """An operation entry by entry: the arguments it reads, the C of its result, and which arguments are no operands but
+    say what it does."""
 
     arguments: tuple[str, ...]
     build: Callable[..., Operand]
+    words: tuple[str, ...] = ()
 
 
 def _function(name: str) -> Callable[..., Operand]:
@@ -86,6 +90,19 @@ def _multiple(symbol: str) -> Callable[..., Operand]:
     return combine
 
 
+def _divided(a: Operand, b: Operand, rounding_mode: str | None) -> Operand:
+    if rounding_mode == "floor":
+        return _function("floor_divide")(a, b)
+    quotient = _infix("/")(a, b)
+    return quotient if rounding_mode is None else _function("trunc")(quotient)
+
+
+def _polygamma(x: Operand, n: int) -> Operand:
+    if n != 1:
+        raise CannotCompile(f"a step uses polygamma of order {n}, which has no C form here")
+    return _function("trigamma")(x)
+
+
 def integer_power(x: Operand, exponent: int) -> Operand:
     """x to a small integer power, by multiplication."""
     power = f"v_power({vector(x)}, {abs(exponent)})"
@@ -124,7 +141,10 @@ POINTWISE: dict[str, Entrywise] = {
     **_binary({"mul": _infix("*"), "div": _infix("/"), "fmod": _function("fmod")}, *_SCALARS),
     **_binary({"remainder": _function("remainder")}, *_SCALARS, "Scalar_Tensor"),
     **_binary({name: _comparison(symbol) for name, symbol in _SYMBOLS.items()}, *_SCALARS),
-    **_binary({name: _function(name) for name in ("maximum", "minimum", "atan2", "hypot")}, "default"),
+    **_binary({name: _function(name) for name in ("maximum", "minimum", "atan2", "hypot", "fmin", "fmax")}, "default"),
+    **_binary({"copysign": _function("copysign")}, *_SCALARS),
+    **dict.fromkeys(("div.Tensor_mode", "div.Scalar_mode"), Entrywise(("self", "other"), _divided, ("rounding_mode",))),
+    "polygamma.default": Entrywise(("self",), _polygamma, ("n",)),
     **_binary({f"logical_{name}": _logical(c) for name, c in (("and", "&"), ("or", "|"), ("xor", "^"))}, "default"),
     **_binary({f"bitwise_{name}": _logical(c) for name, c in (("and", "&"), ("or", "|"), ("xor", "^"))}, "Tensor"),
     **_unary(
@@ -140,6 +160,7 @@ POINTWISE: dict[str, Entrywise] = {
             "sgn": _function("sign"),
             "logical_not": _not,
             "bitwise_not": _not,
+            "signbit": lambda x: (f"v_signbit({vector(x)})", Kind.MASK),
             "isnan": lambda x: (f"v_isnan({vector(x)})", Kind.MASK),
             "isinf": lambda x: (f"(v_fabs({vector(x)}) == (REAL)INFINITY)", Kind.MASK),
         }

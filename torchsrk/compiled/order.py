@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .calls import Call
-from .operations import vector
+from .operations import number, vector
 from .trace import CannotCompile
 from .writer import Index, Shape, Value, Writer, entries, is_particles, loops, offset
 
@@ -86,6 +86,60 @@ def kth(writer: Writer, call: Call, shape: Shape) -> list[Value]:
     ]
 
 
+@dataclass(frozen=True)
+class _RunningExtreme:
+    """The extreme of all entries up to each, the last of equal ones, and its place."""
+
+    sign: str
+
+    def __call__(self, writer: Writer, call: Call, shape: Shape) -> list[Value]:
+        source = writer.value(call["self"])
+        dim, rank = call["dim"] % max(1, len(source.shape)), len(source.shape)
+        size, both = _line(source.shape, dim), (2, *source.shape)
+
+        def fill(name: str) -> str:
+            def body(index: Index) -> str:
+                def at(part: str, r: str) -> str:
+                    return f"{name}[{offset(both, [part, *_with(index, dim, r, rank)])}]"
+
+                def term(r: str) -> str:
+                    return vector(source.operand(_with(index, dim, r, rank)))
+
+                return (
+                    f"{{ V best = {term('0')}, place = splat(0); for (int r = 0; r < {size}; r++) {{ "
+                    f"const V other = {term('r')}; "
+                    f"const M is_better = v_isnan(other) | (v_not(v_isnan(best)) & (other {self.sign}= best)); "
+                    f"best = v_select(is_better, other, best); place = v_select(is_better, splat(r), place); "
+                    f"{at('0', 'r')} = best; {at('1', 'r')} = place; }} }}"
+                )
+
+            return loops(tuple(1 if d == dim else n for d, n in enumerate(source.shape)), body)
+
+        return _parts(writer.array(both, fill), source.shape)
+
+
+def buckets(writer: Writer, call: Call, shape: Shape) -> Value:
+    """How many of the bounds, which are in order and the same for all particles, are below each entry."""
+    given = call.get("sorted_sequence")
+    bounds, entry = writer.stored(call["boundaries"] if given is None else given), writer.value(call["self"])
+    right = call["right"] or call.get("side") == "right"
+    if len(bounds.shape) != 1 or is_particles(bounds.shape[0]):
+        raise CannotCompile(f"{call.node.target} with bounds of each particle's own has no C form here")
+
+    def fill(name: str) -> str:
+        def body(index: Index) -> str:
+            beyond = f"{number(bounds.operand(['k']))} {'>' if right else '>='} entry"
+            return (
+                f"{{ const V entry = {vector(entry.operand(index))}; V count = splat(0); "
+                f"for (int k = 0; k < {entries(bounds.shape[0])}; k++) count += v_number(v_not({beyond})); "
+                f"{name}[{offset(shape, index)}] = count; }}"
+            )
+
+        return loops(shape, body)
+
+    return writer.array(shape, fill)
+
+
 def _sorted(writer: Writer, source: Value, dim: int, descending: bool) -> list[Value]:
     """All entries along a dimension in order, and their places."""
     size, both, rank = _line(source.shape, dim), (2, *source.shape), len(source.shape)
@@ -143,4 +197,7 @@ ORDER: dict[str, Callable[[Writer, Call, Shape], Value | list[Value]]] = {
     **dict.fromkeys(("sort.default", "sort.stable"), sort),
     "topk.default": top,
     "kthvalue.default": kth,
+    "cummax.default": _RunningExtreme(">"),
+    "cummin.default": _RunningExtreme("<"),
+    **dict.fromkeys(("searchsorted.Tensor", "bucketize.Tensor"), buckets),
 }

@@ -14,7 +14,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Size, Tensor
 
 from ..brownian import native
 from ..brownian.draws import Draw
@@ -81,12 +81,12 @@ class CompiledSteps:
         code: StepCode,
         library: ctypes.CDLL,
         traced: TracedStep,
-        noise: Sequence[Draw],
-        step_size: float,
+        problem: Problem,
         seen: bool,
     ) -> None:
         self._code, self._library, self._traced = code, library, traced
-        self._noise, self._step_size = noise, step_size
+        self._noise, self._step_size = problem.noise, problem.step_size
+        self._width, self._members = problem.width, math.prod(problem.members)
         self.seen, self.seconds, self.checks = seen, 0.0, Checks()
 
     @property
@@ -120,7 +120,7 @@ class CompiledSteps:
             draw=ctypes.cast(kernel.torchsrk_fill_tile, ctypes.c_void_p).value,
         )
         alive = (literals, uniforms, uniform_pointers, tables, table_pointers, scales)
-        return BoundSteps(self._library, run, threads, alive)
+        return BoundSteps(self._library, run, self._width, self._members, threads, alive)
 
     def _check_places(self, tables: Sequence[Tensor], dtype: torch.dtype) -> None:
         """No place that reaches C is out of bounds. Eagerly torch itself says which one is."""
@@ -162,18 +162,20 @@ def _pointers(tensors: Sequence[Tensor]) -> Any:
 class BoundSteps:
     """Compiled steps with their parameters and seed; ``alive`` holds what ``run`` points to."""
 
-    def __init__(self, library: ctypes.CDLL, run: _Run, threads: int, alive: Any) -> None:
+    def __init__(self, library: ctypes.CDLL, run: _Run, width: int, members: int, threads: int, alive: Any) -> None:
         self._library, self._run, self._threads, self._alive = library, run, threads, alive
+        self._width, self._members = width, members
         self._first_particle = int(run.first_particle)
 
     def advance(self, source: Tensor, out: Tensor, first: int, last: int, row: int = 0) -> None:
-        """Write to ``out`` the contiguous states ``source`` (..., width) of step ``first``, taken to step ``last``.
+        """Write to ``out`` the contiguous states ``source`` of step ``first``, taken to step ``last``.
 
         ``row`` is the number of the first of them in the batch.
         """
         run = self._run
-        run.source, run.out, run.first_particle = source.data_ptr(), out.data_ptr(), self._first_particle + row
-        run.particles, run.steps, run.first_step = source.numel() // source.shape[-1], last - first, first
+        run.source, run.out = source.data_ptr(), out.data_ptr()
+        run.first_particle = self._first_particle + row * self._members
+        run.particles, run.steps, run.first_step = source.numel() // self._width, last - first, first
         work = source.numel() * (last - first)
         threads = min(self._threads, 1 + work // _NUMBERS_PER_THREAD)
         if self._library.torchsrk_run(ctypes.byref(run), threads):
@@ -205,8 +207,8 @@ class Problem:
     """What is compiled: ``step(state, *normals, t)``, for states like ``state``.
 
     Attributes:
-        step: a function of tensors alone: states (particles, width), normals (particles, components) for every entry of
-            ``noise``, times their scale, and the time.
+        step: a function of tensors alone: states (particles, *members, width), normals (particles, *members,
+            components) for every entry of ``noise``, times their scale, and the time.
         noise: what a step draws.
         step_size: the time that passes in a step.
         parts: what the step reads, to tell when it is another one. Programs live as long as the first of them.
@@ -219,17 +221,38 @@ class Problem:
     parts: tuple[Any, ...]
 
     @property
+    def members(self) -> Size:
+        """The dimensions between the first and the last: of what is one particle to the program, the parts that have
+        noise of their own."""
+        return self.state.shape[1:-1]
+
+    @property
+    def width(self) -> int:
+        """How many numbers a particle's state has."""
+        return math.prod(self.members) * self.state.shape[-1]
+
+    def flat_step(self, state: Tensor, *arguments: Any) -> Tensor:
+        """The step on states (particles, numbers), with normals of that form."""
+        if not self.members:
+            return self.step(state, *arguments)
+        *normals, t = arguments
+        apart = [tensor.reshape(-1, *self.members, tensor.shape[-1] // math.prod(self.members)) for tensor in normals]
+        moved = self.step(state.reshape(-1, *self.members, self.state.shape[-1]), *apart, t)
+        return moved.reshape(-1, self.width)
+
+    @property
     def owner(self) -> Any:
         return self.parts[0]
 
     @property
     def one_by_one(self) -> bool:
-        return self.state.numel() <= _FEW * self.state.shape[-1]
+        return self.state.numel() <= _FEW * self.width
 
     def key(self) -> tuple[Hashable, bool]:
         """What a program depends on, and whether that is all of it."""
         mark, complete = fingerprint(*self.parts)
-        form = (self.step_size, self.state.shape[-1], self.noise, self.state.dtype, self.one_by_one)
+        shape = (*self.members, self.state.shape[-1])
+        form = (self.step_size, shape, self.noise, self.state.dtype, self.one_by_one)
         surroundings = (torch.get_default_dtype(), os.environ.get("CC"), os.environ.get("TORCHSRK_CACHE"))
         return (mark, form, surroundings), complete
 
@@ -299,8 +322,8 @@ def _warm_up(problem: Problem) -> None:
 def _operations(problem: Problem, particles: int) -> int:
     """How many operations an eager step makes."""
     row = problem.state if problem.state.ndim == 1 else problem.state[0]
-    x = row.expand(particles, -1).clone()
-    normals = [x.new_zeros(particles, draw.components) for draw in problem.noise]
+    x = row.expand(particles, *row.shape).clone()
+    normals = [x.new_zeros(*x.shape[:-1], draw.components) for draw in problem.noise]
     try:
         with torch.no_grad(), OperationCounter() as counter:
             problem.step(x, *normals, 0.0)
@@ -312,11 +335,6 @@ def _operations(problem: Problem, particles: int) -> int:
 def _check_state(state: Tensor) -> None:
     if state.device.type != "cpu":
         raise CannotCompile(f"compiled steps run on the CPU and the state is on {state.device}")
-    if state.ndim > 2:
-        raise CannotCompile(
-            f"compiled steps take states (particles, dim) and these are {tuple(state.shape)}: flatten the leading "
-            "dimensions if the SDE treats all particles alike"
-        )
 
 
 def compiling_pays(gradients: int, numbers: int) -> bool:
@@ -327,12 +345,14 @@ def compiling_pays(gradients: int, numbers: int) -> bool:
 def _compile(problem: Problem, seen: bool) -> CompiledSteps:
     if native.library() is None:
         raise CannotCompile("the noise kernel was not built, for want of a C compiler")
-    width, dtype, one_by_one = problem.state.shape[-1], problem.state.dtype, problem.one_by_one
-    if sum(draw.components for draw in problem.noise) > _MOST_NORMALS:
+    width, dtype, one_by_one = problem.width, problem.state.dtype, problem.one_by_one
+    members = math.prod(problem.members)
+    if members * sum(draw.components for draw in problem.noise) > _MOST_NORMALS:
         raise CannotCompile(f"a step draws more than {_MOST_NORMALS} normals a particle, for its Lévy areas")
     traced, codes = [], []
     for marker in _MARKERS:
-        graph = trace_step(problem.step, problem.noise, width, dtype, marker)
+        normals = [members * draw.components for draw in problem.noise]
+        graph = trace_step(problem.flat_step, normals, width, dtype, marker)
         sizes = (width, *(size for tensor in graph.constants for size in tensor.shape))
         if all(size % marker or not size for size in sizes):
             traced.append(graph)
@@ -341,10 +361,10 @@ def _compile(problem: Problem, seen: bool) -> CompiledSteps:
             break
     if len(codes) < 2 or not codes[0].is_like(codes[1]):
         raise CannotCompile("a step depends on the number of particles")
-    library = build.load(_program(codes[0], width, dtype, problem.noise, one_by_one), _SIMD)
+    library = build.load(_program(codes[0], problem), _SIMD)
     library.torchsrk_run.argtypes = (ctypes.POINTER(_Run), ctypes.c_int)
     library.torchsrk_run.restype = ctypes.c_int
-    return CompiledSteps(codes[0], library, traced[0], problem.noise, problem.step_size, seen)
+    return CompiledSteps(codes[0], library, traced[0], problem, seen)
 
 
 def _lowered(traced: TracedStep, one_by_one: bool) -> StepCode:
@@ -356,7 +376,8 @@ def _lowered(traced: TracedStep, one_by_one: bool) -> StepCode:
         raise CannotCompile(f"a step has an unexpected form ({type(error).__name__}: {reason_of(error)})") from error
 
 
-def _program(code: StepCode, width: int, dtype: torch.dtype, noise: Sequence[Draw], one_by_one: bool) -> str:
+def _program(code: StepCode, problem: Problem) -> str:
+    dtype, noise = problem.state.dtype, problem.noise
     real, integer, suffixed = _REALS[dtype]
     definitions = {
         "REAL": real,
@@ -364,14 +385,16 @@ def _program(code: StepCode, width: int, dtype: torch.dtype, noise: Sequence[Dra
         "INTEGER": integer,
         "F(x)": suffixed,
         "KIND": native.KINDS[dtype],
-        "WIDTH": width,
+        "WIDTH": problem.width,
+        "MEMBERS": math.prod(problem.members),
         "WORKSPACE": code.workspace,
         "NOISES": len(noise),
         "STREAMS": ", ".join(str(int(source.stream)) for source in noise),
         "COMPONENTS": ", ".join(str(source.components) for source in noise),
-        **({"ONE_BY_ONE": 1} if one_by_one else {}),
+        **({"ONE_BY_ONE": 1} if problem.one_by_one else {}),
     }
     header = "".join(f"#define {name} {value}\n" for name, value in definitions.items())
     files = resources.files(__package__)
-    *before, driver = (files.joinpath(name).read_text() for name in ("vector.h", *code.headers, "driver.c"))
+    names = ("vector.h", "exponential.h", "functions.h", *code.headers, "driver.c")
+    *before, driver = (files.joinpath(name).read_text() for name in names)
     return "\n".join((header + "\n".join(before), code.source, driver))

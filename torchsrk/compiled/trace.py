@@ -20,8 +20,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-from ..brownian.draws import Draw
-
 _DECOMPOSED = (
     *("gelu", "gelu_backward", "leaky_relu", "leaky_relu_backward", "elu", "elu_backward", "hardtanh", "mish"),
     *("hardtanh_backward", "native_layer_norm_backward", "_softmax", "_log_softmax", "glu"),
@@ -55,9 +53,9 @@ class TracedStep:
 
 
 def trace_step(
-    step: Callable[..., Tensor], noise: Sequence[Draw], width: int, dtype: torch.dtype, particles: int
+    step: Callable[..., Tensor], normals: Sequence[int], width: int, dtype: torch.dtype, particles: int
 ) -> TracedStep:
-    """Trace step(state, *normals, t) on tensors without data.
+    """Trace step(state, *normals, t) on tensors without data, with so many normals a particle in each.
 
     The number of particles marks their dimension: take one that is rare.
     """
@@ -72,7 +70,7 @@ def trace_step(
 
     decompositions = _decompositions()
 
-    shapes = ((particles, width), *((particles, source.components) for source in noise), ())
+    shapes = ((particles, width), *((particles, components) for components in normals), ())
     examples = [torch.empty(shape, dtype=dtype) for shape in shapes]
 
     def as_graph(function: Callable[..., Tensor], *inputs: Tensor) -> fx.GraphModule:
@@ -256,6 +254,10 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten.repeat.default] = _repeated
     table[aten.cholesky_solve.default] = _cholesky_solve
     table[aten.median.dim] = _median
+    table[aten.addmm.default] = _addmm
+    table[aten.polygamma.default] = _polygamma
+    table[aten.round.decimals] = _round
+    table[aten.ldexp.Tensor] = _ldexp
     return table
 
 
@@ -295,3 +297,23 @@ def _median(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]
     """The lower of the two in the middle, and NaN if there is one."""
     middle, place = x.kthvalue((x.shape[dim] + 1) // 2, dim, keepdim)
     return torch.where(x.isnan().any(dim, keepdim), math.nan, middle), place
+
+
+def _addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    if (beta, alpha) == (1, 1):
+        return NotImplemented
+    return beta * bias + alpha * (a @ b)
+
+
+def _polygamma(order: int, x: Tensor) -> Tensor:
+    return torch.digamma(x) if order == 0 else NotImplemented
+
+
+def _round(x: Tensor, *, decimals: int) -> Tensor:
+    """As torch scales it: by a power of ten, or by one over it."""
+    power = 10.0 ** abs(decimals)
+    return (x * power).round() / power if decimals > 0 else (x / power).round() * power if decimals else x.round()
+
+
+def _ldexp(x: Tensor, exponent: Tensor) -> Tensor:
+    return x * torch.pow(2.0, exponent)

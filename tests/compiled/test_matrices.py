@@ -1,0 +1,72 @@
+"""Small matrices of every particle's own: factors, solves, determinants."""
+
+import pytest
+import torch
+
+from tests.compiled.test_same_numbers import ONE_BY_ONE, SIDE_BY_SIDE, assert_same, both, start
+from torchsrk import Langevin, sample
+from torchsrk.potentials import FunctionPotential
+
+SIZE = 4
+_GENERATOR = torch.Generator().manual_seed(0)
+MATRIX = torch.randn(SIZE, SIZE, generator=_GENERATOR, dtype=torch.float64)
+RIGHT = torch.randn(SIZE, 2, generator=_GENERATOR, dtype=torch.float64)
+
+
+def own(x):
+    """A matrix of each particle's own, whose rows a factorisation exchanges."""
+    return MATRIX + 0.3 * torch.diag_embed(x) + 0.02 * x[..., :, None] * x.flip(-1)[..., None, :]
+
+
+def positive(x):
+    return own(x) @ own(x).mT + torch.eye(SIZE, dtype=x.dtype)
+
+
+def right(x, *batch):
+    return RIGHT.expand(*x.shape[:-1], *batch, SIZE, 2)
+
+
+def squares(matrices):
+    return matrices.square().flatten(1).sum(-1)
+
+
+ENERGIES = {
+    "cholesky": lambda x: squares(torch.linalg.cholesky(positive(x)).cos()),
+    "upper cholesky": lambda x: squares(torch.linalg.cholesky(positive(x), upper=True).cos()),
+    "cholesky_solve": lambda x: squares(torch.cholesky_solve(right(x), torch.linalg.cholesky(positive(x)))),
+    "solve_triangular": lambda x: squares(torch.linalg.solve_triangular(positive(x), right(x), upper=True)),
+    "solve_triangular from the right": lambda x: squares(
+        torch.linalg.solve_triangular(positive(x), right(x).mT, upper=False, left=False)
+    ),
+    "solve_triangular with ones": lambda x: squares(
+        torch.linalg.solve_triangular(own(x), right(x), upper=False, unitriangular=True)
+    ),
+    "solve": lambda x: squares(torch.linalg.solve(own(x), right(x))),
+    "solve from the right": lambda x: squares(torch.linalg.solve(own(x), right(x).mT, left=False)),
+    "solve for a vector": lambda x: squares(torch.linalg.solve(own(x), x.sin())),
+    "solve a batch": lambda x: squares(torch.linalg.solve(own(x)[..., None, :, :], right(x, 3))),
+    "solve with one matrix": lambda x: squares(torch.linalg.solve(MATRIX, x[..., None])),
+    "inverse": lambda x: squares(torch.linalg.inv(own(x))),
+    "slogdet": lambda x: torch.linalg.slogdet(own(x))[1],
+    "logdet": lambda x: torch.logdet(positive(x)),
+}
+
+
+@pytest.mark.parametrize("particles", [ONE_BY_ONE, SIDE_BY_SIDE])
+@pytest.mark.parametrize("name", ENERGIES)
+def test_matrices(name, particles):
+    energy = ENERGIES[name]
+    sde = Langevin(FunctionPotential(lambda x: 0.1 * energy(x) + 2.0 * x.square().sum(-1), SIZE))
+    assert_same(*both(sde, 0.3 * start(particles, SIZE), "em", step_size=1e-3))
+
+
+def test_a_matrix_without_a_factor_ends_the_run_with_torchs_own_error():
+    """Compiled, its factor is NaN; eagerly the same step says why."""
+
+    def energy(x):
+        return torch.linalg.cholesky(torch.diag_embed(x)).sum((-1, -2))
+
+    sde = Langevin(FunctionPotential(energy, 2))
+    x0 = torch.full((SIDE_BY_SIDE, 2), 1e-3, dtype=torch.float64)
+    with pytest.raises(torch.linalg.LinAlgError, match="not positive-definite"):
+        sample(sde, x0, integrator="em", step_size=1e-4, num_steps=50, seed=0, compile=True)
