@@ -9,7 +9,7 @@ from .check import Difference, EagerSteps, check_block, check_rows
 from .steps import BoundSteps, CompiledSteps, Problem, compiled_steps, forget
 from .trace import CannotCompile
 
-_SHARE = 0.02  # of the time since the last check that another one may take, where nothing is known to have changed
+_SHARE = 0.01  # of the time since the last check that another one may take, where nothing is known to have changed
 
 
 def checked_steps(
