@@ -17,6 +17,12 @@ def test_check_noise():
     assert done.stdout.rstrip().endswith("0 failed")
 
 
+def test_tune_large():
+    done = run("tune_large.py", "--dim", "20", "--particles", "100")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("means within") == 2
+
+
 def test_bench_without_the_peers(tmp_path):
     """The workers, the turns and the report, as far as they need no other library."""
     tables = ("--only", "noise-bound", "--only", "compile-time")

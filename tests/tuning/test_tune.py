@@ -47,6 +47,15 @@ def regression(x):
     return -0.5 * residuals.square().sum(-1) * torch.exp(-2.0 * x[..., 2]) - 59.0 * x[..., 2]
 
 
+def test_data_in_double_precision_and_no_start():
+    """A product of points in float32 with it would be an error; an error of the density's own stays one."""
+    precision, mean = gaussian(3, 10.0)
+    plan = tune(lambda x: -0.5 * (((x - mean) @ precision) * (x - mean)).sum(-1), dim=3, particles=64, seed=0)
+    assert plan.state.dtype == torch.float64
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        tune(lambda x: (x @ torch.eye(7)).sum(-1), dim=3, particles=64, seed=0)
+
+
 def test_a_regression_on_a_raw_covariate_from_a_start_that_knows_nothing():
     """Its coefficients are 75 and 0.5, with a correlation of 0.99; exact moments of the Student-t posterior."""
     plan = tune(regression, dim=3, seed=2)

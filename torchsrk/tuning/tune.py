@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -252,9 +253,22 @@ def _start(potential: Potential, start: Tensor | Distribution | None, shape: tup
 
 def _in_dtype_of(potential: Potential, x: Tensor) -> Tensor:
     """The points in the precision of the density's values: data in float64 is not looked at in float32."""
-    with torch.no_grad():
-        energy = row_by_row(lambda rows: potential(rows).unsqueeze(-1), x[:16], 1)
+    try:
+        energy = _some_energies(potential, x)
+    except RuntimeError as error:  # as of a product with data of another dtype
+        if x.dtype == torch.float64:
+            raise
+        with suppress(RuntimeError):
+            x = x.double()
+            _some_energies(potential, x)
+            return x
+        raise error
     return x.to(torch.promote_types(x.dtype, energy.dtype)) if energy.is_floating_point() else x
+
+
+def _some_energies(potential: Potential, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return row_by_row(lambda rows: potential(rows).unsqueeze(-1), x[:16], 1)
 
 
 def _bar(phases: int, progress: bool) -> Any:
