@@ -70,3 +70,20 @@ def test_a_matrix_without_a_factor_ends_the_run_with_torchs_own_error():
     x0 = torch.full((SIDE_BY_SIDE, 2), 1e-3, dtype=torch.float64)
     with pytest.raises(torch.linalg.LinAlgError, match="not positive-definite"):
         sample(sde, x0, integrator="em", step_size=1e-4, num_steps=50, seed=0, compile=True)
+
+
+def test_a_parameter_that_loses_its_factor_between_runs_is_torchs_own_error():
+    """The matrix is torch's to factor before the run, with its check."""
+    matrix = torch.eye(2, dtype=torch.float64)
+
+    def energy(x):
+        return 0.5 * torch.linalg.solve_triangular(torch.linalg.cholesky(matrix), x.mT, upper=False).square().sum(0)
+
+    sde, x0 = Langevin(FunctionPotential(energy, 2)), start(SIDE_BY_SIDE, 2)
+    run = {"integrator": "em", "step_size": 1e-3, "num_steps": 5, "seed": 0}
+    for _ in range(2):  # the second run is not checked from the start
+        sample(sde, x0, compile=True, **run)
+    matrix[1, 1] = -1.0
+    for compiling in (False, True):
+        with pytest.raises(torch.linalg.LinAlgError, match="not positive-definite"):
+            sample(sde, x0, compile=compiling, **run)

@@ -33,7 +33,7 @@ _FILLS = {
     **dict.fromkeys(("empty_like.default", "empty.memory_format", "new_empty.default", "empty_strided.default"), 0.0),
     **dict.fromkeys(("new_empty_strided.default", "empty_permuted.default"), 0.0),
 }
-_CHECKS = {"_linalg_check_errors.default"}  # what fails them is NaN here
+_CHECKS = {"_linalg_check_errors.default"}  # what fails them is NaN here; torch raises for what it computes itself
 _CONSTANTS = {*_FILLS, "full.default", "full_like.default", "new_full.default", "scalar_tensor.default"}
 _RULES = {**SUMS, **MATRICES, **ORDER, **MOVES, **INDEXING}
 # What may have whole numbers or conditions for results: they move or choose them, and compute nothing.
@@ -53,7 +53,7 @@ class StepCode:
     Attributes:
         source: the function ``step`` of driver.c.
         workspace: vectors of temporary storage it uses.
-        literals, uniforms, tables, bounds, longest_sum, headers: see Writer.
+        literals, uniforms, tables, checks, bounds, longest_sum, headers: see Writer.
     """
 
     source: str
@@ -61,6 +61,7 @@ class StepCode:
     literals: tuple[float, ...]
     uniforms: tuple[fx.Node, ...]
     tables: tuple[fx.Node, ...]
+    checks: tuple[fx.Node, ...]
     bounds: tuple[tuple[int, int, bool], ...]
     longest_sum: int
     headers: tuple[str, ...]
@@ -91,6 +92,9 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
             writer.values[node] = _input(names[node], writer.shape(node))
         elif node.op == "output":
             _output(writer, node)
+        elif operation_name(node) in _CHECKS:
+            writer.checks += [] if depends else [node]
+            continue
         elif depends or operation_name(node) in _CONSTANTS or _is_of_particles(writer, node):
             writer.values[node] = _lower_node(writer, node)
         else:
@@ -100,7 +104,13 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
     unpacked = "".join(f"    const V *restrict const {name} = noise[{k}];\n" for k, name in enumerate(noise))
     unused = "".join(f"(void){name}, " for name in (*noise, "t", "c", "p", "q"))
     source = f"\n{_SIGNATURE}{{\n{unpacked}    {unused}(void)work;\n{statements}}}\n"
-    reads = tuple(writer.literals), tuple(writer.uniforms), tuple(writer.tables), tuple(writer.bounds)
+    reads = (
+        tuple(writer.literals),
+        tuple(writer.uniforms),
+        tuple(writer.tables),
+        tuple(writer.checks),
+        tuple(writer.bounds),
+    )
     return StepCode(source, workspace, *reads, writer.longest_sum, tuple(sorted(writer.headers)))
 
 
@@ -120,8 +130,6 @@ def _cut_shapes(graph: fx.Graph) -> None:
             node.meta["fill"] = fill
             if not isinstance(fill, fx.Node):
                 node.args, node.kwargs = (), {}
-        elif name in _CHECKS:
-            graph.erase_node(node)
     graph.eliminate_dead_code()
 
 
@@ -225,7 +233,7 @@ def _converted(writer: Writer, call: Call, shape: Shape) -> Value:
     if dtype == torch.bool and source.kind is Kind.MASK:
         return source
     if dtype == torch.int64 and source.kind is Kind.VECTOR:  # a whole number in a REAL, whatever its size
-        return replace(source, shape=shape, entry=lambda index: f"v_trunc({vector(source.operand(index))})")
+        return replace(source, shape=shape, entry=lambda index: f"v_whole({vector(source.operand(index))})")
     raise CannotCompile(f"a step in {writer.dtype} converts to {dtype}")
 
 

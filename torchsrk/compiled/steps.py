@@ -101,9 +101,10 @@ class CompiledSteps:
     def bind(self, like: Tensor, seed: int, first_particle: int, threads: int) -> BoundSteps:
         """Ready to run: what does not depend on the state is computed here, from the parameters as they are now."""
         literals = torch.tensor(self._code.literals or (0.0,), dtype=torch.float64).to(like.dtype)
-        values = evaluate(self._traced, (*self._code.uniforms, *self._code.tables))
+        values = evaluate(self._traced, (*self._code.uniforms, *self._code.tables, *self._code.checks))
         uniforms = [torch.as_tensor(v).to(like.dtype).contiguous() for v in values[: len(self._code.uniforms)]]
-        tables = [v.to(torch.int64).contiguous() for v in values[len(self._code.uniforms) :]]
+        places = values[len(self._code.uniforms) :][: len(self._code.tables)]
+        tables = [v.to(torch.int64).contiguous() for v in places]
         self._check_places(tables, like.dtype)
         scales = torch.tensor([source.scale for source in self._noise], dtype=torch.float64)
         kernel = native.library()

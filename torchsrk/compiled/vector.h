@@ -136,6 +136,8 @@ BY_LANE_2(fmod)
 BY_LANE_2(fmin)
 BY_LANE_2(fmax)
 BY_LANE_2(copysign)
+/* As an int64 on this processor has it, NaN and what is too large included. */
+INLINE V v_whole(V x) { return v_select(v_fabs(x) < (REAL)0x1p63, v_trunc(x), splat((REAL)-0x1p63)); }
 INLINE M v_signbit(V x) { return v_copysign(splat(1), x) < 0; }
 /* With the divisor's sign. */
 INLINE V v_remainder(V a, V b)

@@ -76,6 +76,7 @@ class Writer:
         literals: the numbers in the graph, step size included: read at run time, so that they don't make a new program.
         uniforms: nodes of the graph that torch computes before a run.
         tables: those that are places in a tensor.
+        checks: nodes that torch computes before a run for the error they may raise.
         bounds: (table, size, whether it may count from the end): what its places must lie within.
         longest_sum: the most terms that any sum of the step adds up.
         headers: the files of C beside vector.h that it calls.
@@ -87,6 +88,7 @@ class Writer:
         self.literals: list[float] = []
         self.uniforms: list[fx.Node] = []
         self.tables: list[fx.Node] = []
+        self.checks: list[fx.Node] = []
         self.bounds: list[tuple[int, int, bool]] = []
         self.longest_sum = 1
         self.headers: set[str] = set()
