@@ -8,7 +8,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent / "torchsrk"
 # A part may import from itself and from those named after it.
 ALLOWED = {
-    "brownian": set(),
+    "derived": set(),
+    "brownian": {"derived"},
     "blocks": set(),
     "files": set(),
     "checkpoints": {"files"},
@@ -18,8 +19,8 @@ ALLOWED = {
     "starts": set(),
     "potentials": {"brownian", "transforms"},
     "sde": {"potentials", "brownian"},
-    "integrators": {"sde", "potentials", "brownian"},
-    "compiled": {"brownian"},
+    "integrators": {"sde", "potentials", "brownian", "derived"},
+    "compiled": {"brownian", "derived"},
     "sampling": {"compiled", "integrators", "sde", "potentials", "brownian", "blocks", "recompute", "transforms"},
     "coupling": {"integrators", "sde", "brownian", "blocks"},
     "tuning": {

@@ -293,13 +293,13 @@ class _Chain:
         has_areas = Needs.LEVY_AREA in needs
         drawn = draws(needs, h, self.brownian_dim) + levy_draws(needs, h, self.brownian_dim, levy_area)
 
-        def step(x: Tensor, *arguments: Any) -> Tensor:
+        def step(dt: float, x: Tensor, *arguments: Any) -> Tensor:
             *normals, t = arguments
             given = list(zip(drawn, normals, strict=True))
             series = GivenNormals({draw.stream: tensor for draw, tensor in given if not draw.part})
-            areas = partial(levy_area.sample_piece, dt=h, normals=series) if has_areas else None
+            areas = partial(levy_area.sample_piece, dt=dt, normals=series) if has_areas else None
             return self.scheme.step(
-                self.sde, t, x, assemble(h, {draw.part: tensor for draw, tensor in given if draw.part}, areas)
+                self.sde, t, x, assemble(dt, {draw.part: tensor for draw, tensor in given if draw.part}, areas)
             )
 
         return Problem(step, drawn, h, state, (self.sde, self.scheme, levy_area))

@@ -9,18 +9,24 @@ from torch import fx
 
 from torchsrk.compiled import steps
 from torchsrk.compiled.trace import TracedStep, trace_step
+from torchsrk.derived import Ledger, plain
 
 
-def trace_once(patch: pytest.MonkeyPatch, traces: dict[tuple, TracedStep]) -> None:
-    """From here on a step is traced once for every width, dtype and number of particles, and found in the table.
+def trace_once(patch: pytest.MonkeyPatch, traces: dict[tuple, tuple[TracedStep, Ledger]]) -> None:
+    """From here on a step is traced once for every width, dtype, number of particles and step size, and found in the
+    table.
 
     The test has one SDE and one scheme, then, and is about what becomes of a trace.
     """
 
     def traced(step, normals, *form):
-        if form not in traces:
-            traces[form] = trace_step(step, normals, *form)
-        return replace(traces[form], module=_copied(traces[form].module))  # lowering cuts away from a graph
+        (step_size,) = step.args
+        key = (*form, plain(step_size))
+        if key not in traces:
+            traces[key] = trace_step(step, normals, *form), step_size.ledger
+        found, ledger = traces[key]
+        step_size.ledger.made |= ledger.made
+        return replace(found, module=_copied(found.module))  # lowering cuts away from a graph
 
     patch.setattr(steps, "trace_step", traced)
 

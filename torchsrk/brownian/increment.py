@@ -80,7 +80,7 @@ class Increment:
             raise ValueError("this increment carries no Lévy area: ask for Needs.LEVY_AREA")
         outer = self.W.unsqueeze(-1) * self.W.unsqueeze(-2)
         identity = torch.eye(self.W.shape[-1], dtype=self.W.dtype, device=self.W.device)
-        return torch.add(self.A, outer - self.dt * identity, alpha=0.5)
+        return torch.add(self.A, torch.sub(outer, identity, alpha=self.dt), alpha=0.5)
 
     def diagonal_integrals(self) -> Tensor:
         """I_(i,i) = (W_i² - dt)/2, (..., brownian): all that commutative noise needs."""

@@ -19,6 +19,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ..derived import plain, sqrt
 from .noise import NormalSource, Stream
 
 _CHUNK_BYTES = 1 << 22  # the normals of one piece of the series: small enough to stay in cache between its two uses
@@ -80,7 +81,7 @@ class LevyArea(ABC):
         m = W.shape[-1]
         if m == 1:  # one Brownian motion encloses no area
             return W.new_zeros(len(W), 1, 1)
-        n, w = self.num_terms(dt, m), W / math.sqrt(dt)
+        n, w = self.num_terms(plain(dt), m), W / sqrt(dt)  # how many there are, the normals drawn tell
         total = self._series(w, n, normals, first_row)
         tail = self._tail(w, math.sqrt(2.0 * _trigamma(n + 1)), normals, first_row)
         if tail is not None:

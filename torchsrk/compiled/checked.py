@@ -36,7 +36,7 @@ def checked_steps(
     difference: Difference | None = None
     for _ in range(2):
         steps, is_other = compiled_steps(problem)
-        bound = steps.bind(problem.state, seed, first_particle, threads)
+        bound = steps.bind(problem, seed, first_particle, threads)
         difference = _difference(problem, steps, bound, eager, blocks, first_step, is_other)
         if difference is None:
             return bound, steps

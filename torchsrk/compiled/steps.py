@@ -8,7 +8,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import resources
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,14 +20,18 @@ from torch import Size, Tensor
 
 from ..brownian import native
 from ..brownian.draws import Draw
+from ..derived import Ledger
 from . import build
 from .fingerprint import fingerprint
+from .literals import Literals, Reading, have_same_numbers, literals_of
 from .lowering import StepCode, lower
 from .trace import CannotCompile, OperationCounter, TracedStep, reason_of, trace_step
 from .writer import evaluate
 
 # Counts of particles that no dimension of a problem is likely to be a multiple of; steps traced with two must agree.
 _MARKERS = (7907, 7919, 7927, 7933)
+# So near that a step of it has the same form, and so far that its numbers are others.
+_OTHER_STEP_SIZE = 1.0 + 2.0**-6
 # A particle's noise for one step, beyond which a tile's is far from fitting any cache.
 _MOST_NORMALS = 1 << 14
 # Starting a second thread costs about as long as this many normals and their share of a step.
@@ -81,11 +87,11 @@ class CompiledSteps:
         code: StepCode,
         library: ctypes.CDLL,
         traced: TracedStep,
+        literals: Literals,
         problem: Problem,
         seen: bool,
     ) -> None:
-        self._code, self._library, self._traced = code, library, traced
-        self._noise, self._step_size = problem.noise, problem.step_size
+        self._code, self._library, self._traced, self._literals = code, library, traced, literals
         self._width, self._members = problem.width, math.prod(problem.members)
         self.seen, self.seconds, self.checks = seen, 0.0, Checks()
 
@@ -98,22 +104,32 @@ class CompiledSteps:
         """Whether the numbers that the step read out of tensors are still what they were."""
         return all(torch.equal(_bits(now), _bits(then)) for now, then in self._traced.reads)
 
-    def bind(self, like: Tensor, seed: int, first_particle: int, threads: int) -> BoundSteps:
+    @property
+    def any_step_size(self) -> bool:
+        """Whether it serves other step sizes than the one it was traced with."""
+        return self._literals.known
+
+    def serves(self, step_size: float) -> bool:
+        """Whether its numbers are known for a step size."""
+        return not self.any_step_size or self._literals.at(step_size) is not None
+
+    def bind(self, problem: Problem, seed: int, first_particle: int, threads: int) -> BoundSteps:
         """Ready to run: what does not depend on the state is computed here, from the parameters as they are now."""
-        literals = torch.tensor(self._code.literals or (0.0,), dtype=torch.float64).to(like.dtype)
+        like = problem.state
+        literals = torch.tensor(self._literals.at(problem.step_size) or [0.0], dtype=torch.float64).to(like.dtype)
         values = evaluate(self._traced, (*self._code.uniforms, *self._code.tables, *self._code.checks))
         uniforms = [torch.as_tensor(v).to(like.dtype).contiguous() for v in values[: len(self._code.uniforms)]]
         places = values[len(self._code.uniforms) :][: len(self._code.tables)]
         tables = [v.to(torch.int64).contiguous() for v in places]
         self._check_places(tables, like.dtype)
-        scales = torch.tensor([source.scale for source in self._noise], dtype=torch.float64)
+        scales = torch.tensor([source.scale for source in problem.noise], dtype=torch.float64)
         kernel = native.library()
         assert kernel is not None
         uniform_pointers, table_pointers = _pointers(uniforms), _pointers(tables)
         run = _Run(
             seed=seed,
             first_particle=first_particle,
-            step_size=self._step_size,
+            step_size=problem.step_size,
             scales=scales.data_ptr(),
             literals=literals.data_ptr(),
             uniforms=ctypes.addressof(uniform_pointers),
@@ -205,13 +221,12 @@ _COMPILING_LOCK = threading.RLock()
 
 @dataclass(frozen=True)
 class Problem:
-    """What is compiled: ``step(state, *normals, t)``, for states like ``state``.
+    """What is compiled: ``step(step_size, state, *normals, t)``, for states like ``state``.
 
     Attributes:
-        step: a function of tensors alone: states (particles, *members, width), normals (particles, *members,
-            components) for every entry of ``noise``, times their scale, and the time.
+        step: a function of the time that passes in a step and of tensors: states (particles, *members, width), normals
+            (particles, *members, components) for every entry of ``noise``, times their scale, and the time.
         noise: what a step draws.
-        step_size: the time that passes in a step.
         parts: what the step reads, to tell when it is another one. Programs live as long as the first of them.
     """
 
@@ -232,13 +247,13 @@ class Problem:
         """How many numbers a particle's state has."""
         return math.prod(self.members) * self.state.shape[-1]
 
-    def flat_step(self, state: Tensor, *arguments: Any) -> Tensor:
+    def flat_step(self, step_size: float, state: Tensor, *arguments: Any) -> Tensor:
         """The step on states (particles, numbers), with normals of that form."""
         if not self.members:
-            return self.step(state, *arguments)
+            return self.step(step_size, state, *arguments)
         *normals, t = arguments
         apart = [tensor.reshape(-1, *self.members, tensor.shape[-1] // math.prod(self.members)) for tensor in normals]
-        moved = self.step(state.reshape(-1, *self.members, self.state.shape[-1]), *apart, t)
+        moved = self.step(step_size, state.reshape(-1, *self.members, self.state.shape[-1]), *apart, t)
         return moved.reshape(-1, self.width)
 
     @property
@@ -250,10 +265,11 @@ class Problem:
         return self.state.numel() <= _FEW * self.width
 
     def key(self) -> tuple[Hashable, bool]:
-        """What a program depends on, and whether that is all of it."""
+        """What a program depends on beside the step size, and whether that is all of it."""
         mark, complete = fingerprint(*self.parts)
         shape = (*self.members, self.state.shape[-1])
-        form = (self.step_size, shape, self.noise, self.state.dtype, self.one_by_one)
+        noise = tuple((draw.stream, draw.components, draw.part) for draw in self.noise)
+        form = (shape, noise, self.state.dtype, self.one_by_one)
         surroundings = (torch.get_default_dtype(), os.environ.get("CC"), os.environ.get("TORCHSRK_CACHE"))
         return (mark, form, surroundings), complete
 
@@ -271,10 +287,15 @@ def compiled_steps(problem: Problem) -> tuple[CompiledSteps, bool]:
         found = kept.get(key)
         if isinstance(found, str):
             raise CannotCompile(found)
+        if found is None or not found.serves(problem.step_size):
+            key = (key, problem.step_size)
+            found = kept.get(key)
+            assert not isinstance(found, str)  # reasons hold for all step sizes
         if found is None or not found.is_current():
+            kept.pop(key, None)
             key, found = _remembered(problem, kept)
-        is_other, kept.last = key != kept.last, key
-        return found, is_other
+        last, kept.last = kept.last, (key, problem.step_size)
+        return found, kept.last != last
 
 
 def forget(problem: Problem, reason: str | None = None) -> None:
@@ -283,6 +304,7 @@ def forget(problem: Problem, reason: str | None = None) -> None:
         kept = _COMPILED.setdefault(problem.owner, _Kept())
         key, _ = problem.key()
         kept.pop(key, None)
+        kept.pop((key, problem.step_size), None)
         kept.last = None
         if reason is not None:
             kept[key] = reason
@@ -302,6 +324,7 @@ def _remembered(problem: Problem, kept: _Kept) -> tuple[Hashable, CompiledSteps]
         kept[key] = str(reason)
         raise
     steps.seconds = time.perf_counter() - start
+    key = key if steps.any_step_size and key not in kept else (key, problem.step_size)
     kept[key] = steps
     while len(kept) > _MOST_KEPT:
         del kept[next(iter(kept))]  # the oldest
@@ -327,7 +350,7 @@ def _operations(problem: Problem, particles: int) -> int:
     normals = [x.new_zeros(*x.shape[:-1], draw.components) for draw in problem.noise]
     try:
         with torch.no_grad(), OperationCounter() as counter:
-            problem.step(x, *normals, 0.0)
+            problem.step(problem.step_size, x, *normals, 0.0)
     except Exception as error:  # the user's own, as a rule, which the run will raise again
         raise CannotCompile(f"a step of {particles} particles fails: {reason_of(error)}") from error
     return counter.operations
@@ -346,26 +369,40 @@ def compiling_pays(gradients: int, numbers: int) -> bool:
 def _compile(problem: Problem, seen: bool) -> CompiledSteps:
     if native.library() is None:
         raise CannotCompile("the noise kernel was not built, for want of a C compiler")
-    width, dtype, one_by_one = problem.width, problem.state.dtype, problem.one_by_one
     members = math.prod(problem.members)
     if members * sum(draw.components for draw in problem.noise) > _MOST_NORMALS:
         raise CannotCompile(f"a step draws more than {_MOST_NORMALS} normals a particle, for its Lévy areas")
-    traced, codes = [], []
-    for marker in _MARKERS:
-        normals = [members * draw.components for draw in problem.noise]
-        graph = trace_step(problem.flat_step, normals, width, dtype, marker)
-        sizes = (width, *(size for tensor in graph.constants for size in tensor.shape))
-        if all(size % marker or not size for size in sizes):
-            traced.append(graph)
-            codes.append(_lowered(graph, one_by_one))
-        if len(codes) == 2:
-            break
-    if len(codes) < 2 or not codes[0].is_like(codes[1]):
-        raise CannotCompile("a step depends on the number of particles")
-    library = build.load(_program(codes[0], problem), _SIMD)
+    first = _read(problem, problem.step_size, _MARKERS)
+    literals = _literals(problem, first)
+    library = build.load(_program(first.code, problem), _SIMD)
     library.torchsrk_run.argtypes = (ctypes.POINTER(_Run), ctypes.c_int)
     library.torchsrk_run.restype = ctypes.c_int
-    return CompiledSteps(codes[0], library, traced[0], problem, seen)
+    return CompiledSteps(first.code, library, first.traced, literals, problem, seen)
+
+
+def _literals(problem: Problem, first: Reading) -> Literals:
+    """The numbers of a step, by a trace with another number of particles, and another step size if it takes one."""
+    others = tuple(marker for marker in _MARKERS if marker != first.traced.particles)
+    with suppress(CannotCompile):  # of a step size that makes another step, say one with more terms
+        literals = literals_of(first, _read(problem, _OTHER_STEP_SIZE * problem.step_size, others))
+        if literals is not None:
+            return literals
+    if not have_same_numbers(first, _read(problem, problem.step_size, others)):
+        raise CannotCompile("a step depends on the number of particles")
+    return Literals.of_one_step_size(first)
+
+
+def _read(problem: Problem, step_size: float, markers: Sequence[int]) -> Reading:
+    """The step with the first of the numbers of particles that no dimension is a multiple of."""
+    normals = [math.prod(problem.members) * draw.components for draw in problem.noise]
+    for marker in markers:
+        ledger = Ledger()
+        step = partial(problem.flat_step, ledger.step_size(step_size))
+        traced = trace_step(step, normals, problem.width, problem.state.dtype, marker)
+        sizes = (problem.width, *(size for tensor in traced.constants for size in tensor.shape))
+        if all(size % marker or not size for size in sizes):
+            return Reading(traced, _lowered(traced, problem.one_by_one), ledger, step_size)
+    raise CannotCompile("a step depends on the number of particles")
 
 
 def _lowered(traced: TracedStep, one_by_one: bool) -> StepCode:

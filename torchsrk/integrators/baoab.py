@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
 from ..brownian.increment import Increment, Needs
+from ..derived import exp, expm1, sqrt
 from ..sde.base import BaseSDE, Normals, Time
 from ..sde.terms import Term
 from ..sde.underdamped import UnderdampedLangevin, split
@@ -44,15 +43,15 @@ class BAOAB(Integrator):
     def step(self, sde: BaseSDE, t: Time, state: Tensor, increment: Increment) -> Tensor:
         assert isinstance(sde, UnderdampedLangevin)
         h, friction, u = increment.dt, sde.friction, sde.u
-        scale = math.sqrt(-u * math.expm1(-2.0 * friction * h) / h)
+        scale = sqrt(-u * expm1(-2.0 * friction * h) / h)
         x, v = split(state)
         kicked = v + Term(-h * u, sde.gradient(x))
-        turned = scale * increment.W + Term(math.exp(-friction * h), kicked)
+        turned = scale * increment.W + Term(exp(-friction * h), kicked)
         return torch.cat((x + Term(0.5 * h, kicked + turned), turned), -1)
 
     def compose(self, sde: BaseSDE, first: Increment, second: Increment) -> Increment:
         # The noise of friction, by which W is read here, over both steps: ξ ∝ ηξ₁ + ξ₂.
         assert isinstance(sde, UnderdampedLangevin)
-        eta = math.exp(-sde.friction * first.dt)
-        W = (eta * first.W + second.W) * math.sqrt(2.0 / (1.0 + eta * eta))
+        eta = exp(-sde.friction * first.dt)
+        W = (eta * first.W + second.W) * sqrt(2.0 / (1.0 + eta * eta))
         return Increment(2.0 * first.dt, W)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ..brownian.increment import Increment
+from ..derived import of_step_size
 from ..sde.terms import Term
 
 _SQRT12 = math.sqrt(12.0)
@@ -83,6 +84,7 @@ class FreeFlow:
         )
 
 
+@of_step_size
 @lru_cache(maxsize=512)
 def free_flow(friction: float, u: float, h: float) -> FreeFlow:
     """The free flow over a step of length h."""
@@ -196,6 +198,7 @@ class RandomTime:
         return from_position, from_velocity * self.h, self.scale * variance.clamp_min(0.0).sqrt()
 
 
+@of_step_size
 def random_time(friction: float, u: float, h: float) -> RandomTime:
     """The flow up to a random time of a step of length h."""
     x, scale = friction * h, math.sqrt(2.0 * friction * u) * h**1.5

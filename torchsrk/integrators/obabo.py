@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..brownian.increment import Increment, Needs
+from ..derived import exp, of_step_size, sqrt
 from ..sde.base import BaseSDE, Normals, Time
 from ..sde.terms import Term
 from ..sde.underdamped import UnderdampedLangevin
@@ -73,12 +74,12 @@ class OBABO(Integrator):
     def compose(self, sde: BaseSDE, first: Increment, second: Increment) -> Increment:
         # Either half of the long step has the friction of a whole short one.
         assert isinstance(sde, UnderdampedLangevin)
-        eta = math.exp(-0.5 * sde.friction * first.dt)
+        eta = exp(-0.5 * sde.friction * first.dt)
         halves = []
         for whole in (first, second):
             assert whole.H is not None
             early, late = whole.W + _SQRT12 * whole.H, whole.W - _SQRT12 * whole.H
-            halves.append((eta * early + late) * math.sqrt(2.0 / (1.0 + eta * eta)))
+            halves.append((eta * early + late) * sqrt(2.0 / (1.0 + eta * eta)))
         early, late = halves
         return Increment(2.0 * first.dt, 0.5 * (early + late), H=(0.5 / _SQRT12) * (early - late))
 
@@ -93,6 +94,7 @@ def half_friction(sde: UnderdampedLangevin, v: Tensor, increment: Increment, *, 
     return scale * increment.W + Term(sign * _SQRT12 * scale, increment.H) + Term(keep, v)
 
 
+@of_step_size
 @lru_cache(maxsize=512)
 def _half(friction: float, u: float, h: float) -> tuple[float, float]:
     """e^(-γh/2), and what makes W ± √12 H, of variance 2h, into the noise."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..brownian.increment import Increment, Needs
+from ..derived import exp, of_step_size
 from ..sde.base import BaseSDE, Time
 from ..sde.terms import Term
 from ..sde.underdamped import UnderdampedLangevin, split
@@ -54,11 +55,12 @@ class QUICSORT(Integrator):
         first = h * sde.u * sde.gradient(x + Term(a_early, v) + Term(b_early, w))
         second = h * sde.u * sde.gradient(x + Term(a_late, v) + Term(b_late, w) + Term(-a_third, first))
         moved = x + Term(a, v) + Term(b, w) + Term(-0.5 * a_late, first) + Term(-0.5 * a_early, second)
-        speed = math.exp(-friction * h) * v + Term(a / h, w) + Term(-rho, H) + Term(6.0 * rho, K)
-        early, late = math.exp(-friction * h * _EARLY), math.exp(-friction * h * _LATE)
+        speed = exp(-friction * h) * v + Term(a / h, w) + Term(-rho, H) + Term(6.0 * rho, K)
+        early, late = exp(-friction * h * _EARLY), exp(-friction * h * _LATE)
         return torch.cat((moved, speed + Term(-0.5 * late, first) + Term(-0.5 * early, second)), -1)
 
 
+@of_step_size
 @lru_cache(maxsize=512)
 def _coefficients(
     friction: float, h: float

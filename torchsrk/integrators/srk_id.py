@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
 from ..brownian.increment import Increment, Needs
+from ..derived import sqrt
 from ..sde.base import BaseSDE, Time
 from ..sde.terms import Term, plus
 from .base import EVERY_NOISE, Integrator
@@ -31,7 +30,7 @@ class SRKID(Integrator):
     gradients_per_step = 1
 
     def step(self, sde: BaseSDE, t: Time, x: Tensor, increment: Increment) -> Tensor:
-        h, W, root = increment.dt, increment.W, math.sqrt(increment.dt)
+        h, W, root = increment.dt, increment.W, sqrt(increment.dt)
         sigma = sde.sigma(t, x)
         moved = plus(x, Term(1.0, sde.noise.product(sigma, W)), h * sde.drift_at(t, x))
         offsets = sde.noise.offsets(sigma, increment)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..brownian.increment import Increment, Needs
+from ..derived import sqrt
 from ..sde.base import BaseSDE, Time
 from ..sde.derivatives import gradient_of_laplacian, hessian_product
 from ..sde.langevin import Langevin
@@ -46,7 +47,7 @@ class Tamed(Integrator):
         assert isinstance(sde, Langevin)
         h, W, H = increment.dt, increment.W, increment.H
         assert H is not None
-        gradient, unit = sde.gradient(x), math.sqrt(h)
+        gradient, unit = sde.gradient(x), sqrt(h)
         vectors = torch.stack((gradient, 0.5 * W + H))
         curved, swayed = hessian_product(sde.potential, x.expand_as(vectors), vectors)
         correction = 0.5 * h**2 * (curved - gradient_of_laplacian(sde.potential, x))

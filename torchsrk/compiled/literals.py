@@ -1,0 +1,90 @@
+"""The numbers in a step's code: which of them depend on the step size, and how."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..derived import Again, Ledger
+from .lowering import StepCode
+from .trace import TracedStep
+from .writer import evaluate
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A step as it was traced with a step size, and the numbers that were made from that on the way."""
+
+    traced: TracedStep
+    code: StepCode
+    ledger: Ledger
+    step_size: float
+
+
+@dataclass(frozen=True)
+class Literals:
+    """A step's numbers, each with the function of the step size that it is, if it is one.
+
+    Attributes:
+        known: they are known for every step size, and not for the one alone that was traced.
+    """
+
+    values: tuple[float, ...]
+    functions: tuple[Again | None, ...]
+    known: bool
+
+    @staticmethod
+    def of_one_step_size(reading: Reading) -> Literals:
+        """Numbers that may depend on the step size in ways that were not seen."""
+        return Literals(reading.code.literals, (None,) * len(reading.code.literals), known=False)
+
+    def at(self, step_size: float) -> list[float] | None:
+        """All of them, for a step size; None for one by which a step has others."""
+        pairs = zip(self.values, self.functions, strict=True)
+        try:
+            return [value if again is None else float(again(step_size)) for value, again in pairs]
+        except (ArithmeticError, ValueError):
+            return None
+
+
+def literals_of(first: Reading, second: Reading) -> Literals | None:
+    """The numbers of the first reading, by what the second, of another step size, has in their places.
+
+    None if one of them changes with the step size and was not seen to be made from it, or decides what a step does.
+    """
+    if first.ledger.decided or second.ledger.decided or not first.code.is_like(second.code):
+        return None
+    if not _are_alike(_before_the_run(first), _before_the_run(second)):
+        return None
+    functions: list[Again | None] = []
+    for value, other in zip(first.code.literals, second.code.literals, strict=True):
+        again = None if _are_same(value, other) else first.ledger.function(value, second.step_size, other)
+        if again is None and not _are_same(value, other):
+            return None
+        functions.append(again)
+    return Literals(first.code.literals, tuple(functions), known=True)
+
+
+def have_same_numbers(first: Reading, second: Reading) -> bool:
+    """Whether two readings are of the same code with the same numbers."""
+    return first.code.is_like(second.code) and all(map(_are_same, first.code.literals, second.code.literals))
+
+
+def _before_the_run(reading: Reading) -> list[Tensor]:
+    """What torch computes before a run: numbers made from the step size may have gone into it."""
+    nodes = (*reading.code.uniforms, *reading.code.tables)
+    return [torch.as_tensor(value) for value in evaluate(reading.traced, nodes)]
+
+
+def _are_alike(here: Sequence[Tensor], there: Sequence[Tensor]) -> bool:
+    pairs = zip(here, there, strict=True)
+    return all(a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all()) for a, b in pairs)
+
+
+def _are_same(a: float, b: float) -> bool:
+    """The same number, NaN and the sign of 0 included."""
+    return (a == b and math.copysign(1.0, a) == math.copysign(1.0, b)) or (a != a and b != b)

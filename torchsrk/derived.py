@@ -1,0 +1,153 @@
+"""Numbers that remember how they come from a step size, so that those of another step size can be computed from it.
+
+A compiled step reads its numbers at run time. Which of them change with the step size, and how, is found out while it
+is traced: a scheme is given a step size that remembers, and computes with it as with any float.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from functools import wraps
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+Again = Callable[[float], Any]
+
+
+class OtherForm(ValueError):
+    """From this step size other numbers are made, and not the same ones with other values."""
+
+
+class Ledger:
+    """The numbers that were made from a step size.
+
+    Attributes:
+        made: what computes each again, by its value.
+        decided: something was decided by one of them (a branch, a number of terms), which no other number tells of.
+    """
+
+    def __init__(self) -> None:
+        self.made: dict[float, list[Again]] = {}
+        self.decided = False
+
+    def step_size(self, value: float) -> Derived:
+        """The step size that all others come from."""
+        return Derived(value, lambda h: h, self)
+
+    def function(self, value: float, elsewhere: float, value_there: float) -> Again | None:
+        """What gave ``value``, and gives ``value_there`` from the step size ``elsewhere``."""
+        found = (again for again in self.made.get(value, ()) if again(elsewhere) == value_there)
+        return next(found, None)
+
+
+class Derived(float):
+    """A float that is a function of the step size. Arithmetic with it gives others; what decides by it is noted."""
+
+    __slots__ = ("again", "ledger")
+    again: Again
+    ledger: Ledger
+
+    def __new__(cls, value: float, again: Again, ledger: Ledger) -> Derived:
+        number = super().__new__(cls, value)
+        number.again, number.ledger = again, ledger
+        ledger.made.setdefault(plain(number), []).append(again)
+        return number
+
+
+def of_step_size(function: F) -> F:
+    """Let a function of numbers, that may do anything with them, take those made from a step size, too.
+
+    It may return a number, a tuple or a dataclass: each number of it is then one that remembers.
+    """
+
+    @wraps(function)
+    def lifted(*args: Any) -> Any:
+        ledger = next((value.ledger for value in args if isinstance(value, Derived)), None)
+        if ledger is None:
+            return function(*args)
+        return _remembering(function(*map(plain, args)), lambda h: function(*(_at(a, h) for a in args)), ledger)
+
+    return lifted  # type: ignore[return-value]
+
+
+exp = of_step_size(math.exp)
+expm1 = of_step_size(math.expm1)
+sqrt = of_step_size(math.sqrt)
+
+
+def plain(number: Any) -> Any:
+    """The same number as one that remembers nothing: for what is told of it elsewhere."""
+    return float.__pos__(number) if isinstance(number, Derived) else number
+
+
+def _remembering(value: Any, again: Again, ledger: Ledger) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_remembering(part, _entry(again, i, len(value)), ledger) for i, part in enumerate(value))
+    if is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in fields(value)]
+        made = {name: _remembering(getattr(value, name), _attribute(again, name), ledger) for name in names}
+        return replace(value, **made)
+    return Derived(value, again, ledger) if isinstance(value, float) else value
+
+
+def _entry(again: Again, place: int, size: int) -> Again:
+    def entry(h: float) -> Any:
+        values = again(h)
+        if len(values) != size:
+            raise OtherForm(f"there are {len(values)} numbers where there were {size}")
+        return values[place]
+
+    return entry
+
+
+def _attribute(again: Again, name: str) -> Again:
+    return lambda h: getattr(again(h), name)
+
+
+def _at(number: Any, h: float) -> Any:
+    return number.again(h) if isinstance(number, Derived) else number
+
+
+def _arithmetic(name: str) -> None:
+    apply = getattr(operator, name.removeprefix("r") if name in _REFLECTED else name)
+    plainly = getattr(float, f"__{name}__")
+
+    def unary(self: Derived) -> Derived:
+        return Derived(plainly(self), lambda h: apply(self.again(h)), self.ledger)
+
+    def binary(self: Derived, other: Any) -> Any:
+        if not isinstance(other, (int, float)):
+            return NotImplemented  # a tensor, which takes it as a number
+        number = plainly(self, plain(other))
+
+        def again(h: float) -> Any:
+            here, there = self.again(h), _at(other, h)
+            return apply(there, here) if name in _REFLECTED else apply(here, there)
+
+        return Derived(number, again, self.ledger) if isinstance(number, float) else number
+
+    setattr(Derived, f"__{name}__", unary if name in _UNARY else binary)
+
+
+def _decision(name: str) -> None:
+    plainly = getattr(float, f"__{name}__")
+
+    def decided(self: Derived, *args: Any) -> Any:
+        self.ledger.decided = True
+        return plainly(self, *args)
+
+    setattr(Derived, f"__{name}__", decided)
+
+
+_UNARY = ("neg", "pos", "abs")
+_REFLECTED = ("radd", "rsub", "rmul", "rtruediv", "rpow")
+for _name in (*_UNARY, *_REFLECTED, "add", "sub", "mul", "truediv", "pow"):
+    _arithmetic(_name)
+for _name in (
+    *("lt", "le", "gt", "ge", "eq", "ne", "bool", "hash", "float", "int", "round", "trunc", "floor", "ceil"),
+    *("repr", "str", "format", "floordiv", "rfloordiv", "mod", "rmod", "divmod", "rdivmod", "reduce_ex"),
+):
+    _decision(_name)
