@@ -9,6 +9,7 @@ from tests.problems import mixture
 from torchsrk import BAOAB, OBABO, UBU, Cheng, EulerMaruyama, Langevin, LeimkuhlerMatthews, UnderdampedLangevin, sample
 from torchsrk.brownian import BrownianPath, FreshNoise, Needs
 from torchsrk.coupling import coupled_positions
+from torchsrk.integrators.composed import Composed
 from torchsrk.potentials import FunctionPotential
 
 X0 = torch.linspace(-2.0, 2.0, 30, dtype=torch.float64).reshape(10, 3)
@@ -76,3 +77,28 @@ def test_composed_noise_has_its_law(scheme):
     for a, b in itertools.combinations_with_replacement(range(len(parts)), 2):
         error = (2.0 if a == b else 1.0) ** 0.5 / 200_000**0.5
         assert abs(float((parts[a] * parts[b]).mean()) - (a == b)) < 5.0 * error
+
+
+@pytest.mark.parametrize("scheme", [EulerMaruyama(), LeimkuhlerMatthews(), BAOAB(), OBABO(), UBU()], ids=str)
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_compiled_levels_are_the_eager_ones(scheme, batch):
+    potential = FunctionPotential(lambda x: (0.5 * x.square() + x.sin()).sum(-1), dim=3)
+    overdamped = scheme.name in ("em", "lm")
+    sde = Langevin(potential) if overdamped else UnderdampedLangevin(potential, friction=1.5)
+    x0 = X0.view(-1, *batch, 3).contiguous()
+    options = {"levels": 3, "periods": 3, "integrator": scheme, "step_size": 0.1, "seed": 4}
+    compiled, eager = (coupled_positions(sde, x0, compile=way, **options) for way in (True, False))
+    torch.testing.assert_close(compiled, eager, rtol=1e-11, atol=1e-12)
+
+
+def test_a_level_that_explodes_leaves_the_others():
+    steep = Langevin(FunctionPotential(lambda x: 0.25 * x.pow(4).sum(-1), dim=3))
+    kept = coupled_positions(steep, X0, levels=3, periods=10, integrator=EulerMaruyama(), step_size=0.15, seed=0)
+    assert kept[:, 0].isfinite().all()
+    assert kept[:, 2].isnan().all()
+
+
+@pytest.mark.parametrize("substeps", [0, 3, -2, True, 2.0])
+def test_substeps_are_a_power_of_two(substeps):
+    with pytest.raises(ValueError, match="power of two"):
+        Composed(BAOAB(), substeps)

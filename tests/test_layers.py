@@ -22,7 +22,7 @@ ALLOWED = {
     "integrators": {"sde", "potentials", "brownian", "derived"},
     "compiled": {"brownian", "derived"},
     "sampling": {"compiled", "integrators", "sde", "potentials", "brownian", "blocks", "recompute", "transforms"},
-    "coupling": {"integrators", "sde", "brownian", "blocks"},
+    "coupling": {"sampling", "integrators", "sde"},
     "tuning": {
         *("targets", "coupling", "sampling", "integrators", "sde", "potentials", "brownian", "blocks", "transforms"),
     },

@@ -139,7 +139,8 @@ def sample(
     ):
         _check_integer(name, value, least)
     scheme = _check_problem(sde, x0, integrator, step_size)
-    check_range(seed, first_step, burn_in + num_steps, first_particle, math.prod(x0.shape[:-1]))
+    steps_of_noise = (first_step * scheme.substeps, (burn_in + num_steps) * scheme.substeps)
+    check_range(seed, *steps_of_noise, first_particle, math.prod(x0.shape[:-1]))
     if compile not in (True, False, "auto"):
         raise ValueError(f'compile is True, False or "auto"; got {compile!r}')
     chain = _Chain(sde, scheme, float(step_size), seed, first_particle, levy_area, sde.brownian_dim(x0))
@@ -197,7 +198,7 @@ class _Chain:
         """The state of particles at x0, a new tensor."""
 
         def begin(x: Tensor, row: int) -> Tensor:
-            normals = start_normals(self.seed, first_step, self._particle(x, row))
+            normals = start_normals(self.seed, first_step * self.scheme.substeps, self._particle(x, row))
             with torch.no_grad():
                 return self.scheme.init(self.sde, first_step * self.step_size, x, self.step_size, normals)
 
@@ -235,7 +236,7 @@ class _Chain:
 
         def position(x: Tensor, row: int) -> Tensor:
             with torch.no_grad():
-                increment = self._noise(x, row).increment(step, t, self.step_size, needs) if needs else None
+                increment = self._increment(self._noise(x, row), step, needs) if needs else None
                 return self.scheme.position(self.sde, t, x, increment)
 
         if not needs and self.scheme.position(self.sde, t, state, None) is state:
@@ -252,8 +253,8 @@ class _Chain:
         needs = self.scheme.required(self.sde)
         with torch.no_grad():  # a thread of the pool has a grad mode of its own
             for step in range(first, last):
-                t = step * self.step_size
-                x = noise.apart(self.scheme.step(self.sde, t, x, noise.increment(step, t, self.step_size, needs)))
+                increment = self._increment(noise, step, needs)
+                x = noise.apart(self.scheme.step(self.sde, step * self.step_size, x, increment))
         return x
 
     def advance_blocks(self, blocks: Blocks, source: Tensor, out: Tensor, first: int, last: int) -> None:
@@ -266,9 +267,9 @@ class _Chain:
         noises = [self._noise(rows[: len(span)], span.start) for span in spans]
         with torch.no_grad():
             for step in range(first, last):
-                t = step * self.step_size
-                increments = [noise.increment(step, t, self.step_size, needs) for noise in noises]
-                rows = self.scheme.step(self.sde, t, rows, Increment.joined(increments, copies))
+                increments = [self._increment(noise, step, needs) for noise in noises]
+                joined = Increment.joined(increments, copies)
+                rows = self.scheme.step(self.sde, step * self.step_size, rows, joined)
         return rows.view(x.shape)
 
     def compiled(self, state: Tensor, blocks: Blocks, first_step: int, threads: int, bar: Any) -> BoundSteps | None:
@@ -289,20 +290,28 @@ class _Chain:
     def _problem(self, state: Tensor) -> Problem:
         """The step as a function of normals, which knows nothing of where they come from."""
         levy_area = MrongowiusRoesslerLevyArea() if self.levy_area is None else self.levy_area
-        needs, h = self.scheme.required(self.sde), self.step_size
-        has_areas = Needs.LEVY_AREA in needs
-        drawn = draws(needs, h, self.brownian_dim) + levy_draws(needs, h, self.brownian_dim, levy_area)
+        needs, substeps = self.scheme.required(self.sde), self.scheme.substeps
+        shortest, brownian = self.step_size / substeps, self.brownian_dim
+        drawn = draws(needs, shortest, brownian) + levy_draws(needs, shortest, brownian, levy_area)
+
+        def increment(dt: float, normals: Sequence[Tensor]) -> Increment:
+            given = list(zip(drawn, normals, strict=True))
+            series = GivenNormals({draw.stream: tensor for draw, tensor in given if not draw.part})
+            areas = partial(levy_area.sample_piece, dt=dt, normals=series) if Needs.LEVY_AREA in needs else None
+            return assemble(dt, {draw.part: tensor for draw, tensor in given if draw.part}, areas)
 
         def step(dt: float, x: Tensor, *arguments: Any) -> Tensor:
             *normals, t = arguments
-            given = list(zip(drawn, normals, strict=True))
-            series = GivenNormals({draw.stream: tensor for draw, tensor in given if not draw.part})
-            areas = partial(levy_area.sample_piece, dt=dt, normals=series) if has_areas else None
-            return self.scheme.step(
-                self.sde, t, x, assemble(dt, {draw.part: tensor for draw, tensor in given if draw.part}, areas)
-            )
+            if substeps == 1:
+                return self.scheme.step(self.sde, t, x, increment(dt, normals))
+            parts = zip(*(tensor.chunk(substeps, -1) for tensor in normals), strict=True)
+            together = Increment.beside([increment(dt / substeps, part) for part in parts])
+            return self.scheme.step(self.sde, t, x, together)
 
-        return Problem(step, drawn, h, state, (self.sde, self.scheme, levy_area))
+        return Problem(step, drawn, self.step_size, state, (self.sde, self.scheme, levy_area), substeps)
+
+    def _increment(self, noise: FreshNoise, step: int, needs: Needs) -> Increment:
+        return _increment(noise, self.scheme, step, step * self.step_size, self.step_size, needs)
 
     def _noise(self, x: Tensor, row: int, overwrite: bool = False) -> FreshNoise:
         return FreshNoise(
@@ -312,12 +321,24 @@ class _Chain:
             device=x.device,
             first_particle=self._particle(x, row),
             levy_area=self.levy_area,
-            overwrite=overwrite,
+            overwrite=overwrite and self.scheme.substeps == 1,
         )
 
     def _particle(self, x: Tensor, row: int) -> int:
         """The number of the first particle of rows x from ``row`` on."""
         return self.first_particle + row * math.prod(x.shape[1:-1])
+
+
+def _increment(
+    noise: FreshNoise | BrownianPath, scheme: Integrator, number: int, t: float, dt: float, needs: Needs
+) -> Increment:
+    """What a scheme reads of the noise for its step of that number."""
+    if scheme.substeps == 1:
+        return noise.increment(number, t, dt, needs)
+    count, short = scheme.substeps, dt / scheme.substeps
+    return Increment.beside(
+        [noise.increment(number * count + part, t + part * short, short, needs) for part in range(count)]
+    )
 
 
 def _locate_failure(advance: Advance, previous: Tensor, state: Tensor, first: int, last: int) -> NonFiniteStateError:
@@ -394,7 +415,7 @@ def integrate(
         t, dt, _ = plan[number] if number < len(plan) else (plan[-1][0] + plan[-1][1], plan[-1][1], True)
         if position_needs:
             with outside_transforms():
-                increment = noise.increment(number, t, dt, position_needs)
+                increment = _increment(noise, scheme, number, t, dt, position_needs)
         return scheme.position(sde, t, state, increment)
 
     def advance(x: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
@@ -404,7 +425,7 @@ def integrate(
             for number in range(first, last):
                 t, dt, is_output = plan[number]
                 with outside_transforms():
-                    increment = noise.increment(number, t, dt, needs)
+                    increment = _increment(noise, scheme, number, t, dt, needs)
                 x = scheme.step(sde, t, x, increment)
                 if is_output:
                     kept.append(position(x, number + 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from enum import Flag, auto
 from typing import Any
@@ -49,12 +49,22 @@ class Increment:
     @staticmethod
     def joined(increments: Sequence[Increment], copies: int = 1) -> Increment:
         """The increments of several runs of particles as one, all of them so many times over."""
+        return Increment(increments[0].dt, **_put_together(increments, lambda given: torch.cat(given * copies)))
 
-        parts: dict[str, Any] = {}
-        for field in fields(Increment)[1:]:
-            given = [getattr(increment, field.name) for increment in increments]
-            parts[field.name] = None if given[0] is None else torch.cat(given * copies)
-        return Increment(increments[0].dt, **parts)
+    @staticmethod
+    def beside(increments: Sequence[Increment]) -> Increment:
+        """Increments of steps that follow one another as one, side by side in the last dimension."""
+        parts = _put_together(increments, lambda given: torch.cat(given, -1))
+        return Increment(len(increments) * increments[0].dt, **parts)
+
+    def apart(self, count: int) -> list[Increment]:
+        """The increments of so many steps that stand side by side in this one."""
+        given = {field.name: getattr(self, field.name) for field in fields(Increment)[1:]}
+        chunks = {name: part.chunk(count, -1) for name, part in given.items() if part is not None}
+        return [
+            Increment(self.dt / count, **{name: parts[number] for name, parts in chunks.items()})
+            for number in range(count)
+        ]
 
     def then(self, later: Increment) -> Increment:
         """The path over this step and the next, of the same length: what a step twice as long sees of it."""
@@ -85,3 +95,12 @@ class Increment:
     def diagonal_integrals(self) -> Tensor:
         """I_(i,i) = (W_i² - dt)/2, (..., brownian): all that commutative noise needs."""
         return 0.5 * (self.W.square() - self.dt)
+
+
+def _put_together(increments: Sequence[Increment], join: Callable[[list[Tensor]], Tensor]) -> dict[str, Any]:
+    """Each part that the increments have, joined."""
+    parts: dict[str, Any] = {}
+    for field in fields(Increment)[1:]:
+        given = [getattr(increment, field.name) for increment in increments]
+        parts[field.name] = None if given[0] is None else join(given)
+    return parts

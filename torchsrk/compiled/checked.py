@@ -24,8 +24,9 @@ def checked_steps(
 ) -> tuple[BoundSteps, CompiledSteps]:
     """The problem's steps, compiled and ready to run.
 
-    A program that is new, that another one was used before, or whose fingerprint can't see all it reads is checked at
-    every call; any other one as often as leaves the checks a small share of the time. One that fails is made anew.
+    A program that is new, that another one or another step size was used before, or whose fingerprint can't see all it
+    reads is checked at every call; any other one as often as leaves the checks a small share of the time. One that
+    fails is made anew.
 
     Args:
         blocks: the rows of the state that an eager run would advance together.
@@ -35,9 +36,9 @@ def checked_steps(
     """
     difference: Difference | None = None
     for _ in range(2):
-        steps, is_other = compiled_steps(problem)
+        steps, is_other, is_due = compiled_steps(problem)
         bound = steps.bind(problem, seed, first_particle, threads)
-        difference = _difference(problem, steps, bound, eager, blocks, first_step, is_other)
+        difference = _difference(problem, steps, bound, eager, blocks, first_step, is_other, is_due)
         if difference is None:
             return bound, steps
         forget(problem)
@@ -54,6 +55,7 @@ def _difference(
     blocks: Sequence[range],
     first_step: int,
     is_other: bool,
+    is_due: bool,
 ) -> Difference | None:
     state, checks = problem.state, steps.checks
     if is_other:
@@ -67,7 +69,7 @@ def _difference(
             found = check_block(eager, bound, x, rows.start, first_step, steps.longest_sum)
             if found is not None:
                 return found
-    if is_other or not steps.seen or checks.are_due(_SHARE):
+    if is_due or not steps.seen or checks.are_due(_SHARE):
         start = time.perf_counter()
         rows_of_state = state if state.ndim > 1 else state.unsqueeze(0)
         found = check_rows(eager, bound, rows_of_state, first_step, steps.longest_sum)

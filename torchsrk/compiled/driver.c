@@ -2,7 +2,8 @@
  * thread, with its state and noise in that core's cache. The includer defines WIDTH, WORKSPACE (vectors of temporaries a
  * step uses), KIND (the noise kernel's name for REAL), the noise inputs of a step: NOISES, how many, and the lists
  * STREAMS and COMPONENTS; and MEMBERS: how many particles of the noise, numbered one after another, are one particle
- * here, with as many times the components. */
+ * here, with as many times the components;
+ * and SUBSTEPS: how many steps of noise a step reads, side by side. */
 
 #define MAX_THREADS 64
 #define NOISE_BLOCKS 1024 /* Philox blocks drawn at a time: enough for the kernel's lanes, few enough for the cache */
@@ -47,7 +48,7 @@ static int64_t steps_drawn_together(int64_t particles)
     int64_t most = 1;
     for (int i = 0; i < NOISES; i++)
         most = components[i] > most ? components[i] : most;
-    most *= MEMBERS;
+    most *= MEMBERS * SUBSTEPS;
     const int64_t steps = NOISE_BLOCKS / ((most + in_block - 1) / in_block * particles);
     return steps < 1 ? 1 : steps > MAX_NOISE_STEPS ? MAX_NOISE_STEPS : steps;
 }
@@ -80,12 +81,12 @@ static void run_tile(const Run *run, int64_t tile, const Desk *desk)
     for (int64_t done = 0; done < run->steps; done += together) {
         const int64_t steps = run->steps - done < together ? run->steps - done : together;
         const uint64_t step0 = run->first_step + (uint64_t)done;
-        draw(run, desk, first, count, step0, steps);
+        draw(run, desk, first, count, step0 * SUBSTEPS, steps * SUBSTEPS);
         for (int64_t k = 0; k < steps; k++) {
             const V t = splat((REAL)((double)(step0 + (uint64_t)k) * run->step_size));
             const V *noise[NOISES];
             for (int i = 0; i < NOISES; i++)
-                noise[i] = desk->noise[i] + k * MEMBERS * components[i];
+                noise[i] = desk->noise[i] + k * SUBSTEPS * MEMBERS * components[i];
             step(x, noise, t, run->literals, run->uniforms, run->tables, desk->temporaries, next);
             V *const swap = x;
             x = next;
@@ -106,7 +107,7 @@ static void *run_tiles(void *argument)
     const int64_t together = steps_drawn_together(particles - (tiles - 1) * TILE);
     int64_t vectors = WORKSPACE + 2 * WIDTH;
     for (int i = 0; i < NOISES; i++)
-        vectors += together * MEMBERS * components[i];
+        vectors += together * SUBSTEPS * MEMBERS * components[i];
     void *memory = 0;
     if (posix_memalign(&memory, 64, (size_t)vectors * sizeof(V)) != 0) {
         __atomic_store_n(&queue->failed, 1, __ATOMIC_RELAXED);
@@ -118,7 +119,7 @@ static void *run_tiles(void *argument)
     V *free_from = desk.next + WIDTH;
     for (int i = 0; i < NOISES; i++) {
         desk.noise[i] = free_from;
-        free_from += together * MEMBERS * components[i];
+        free_from += together * SUBSTEPS * MEMBERS * components[i];
     }
     for (;;) {
         const int64_t tile = __atomic_fetch_add(&queue->next_tile, 1, __ATOMIC_RELAXED);

@@ -212,7 +212,7 @@ _MOST_KEPT = 16
 class _Kept(dict[Hashable, "CompiledSteps | str"]):
     """The programs of an SDE, or the reasons why there is none; and which was asked for last."""
 
-    last: Hashable = None
+    last: tuple[Hashable, float] = (None, 0.0)  # with which step size
 
 
 _COMPILED: WeakKeyDictionary[Any, _Kept] = WeakKeyDictionary()
@@ -228,6 +228,7 @@ class Problem:
             (particles, *members, components) for every entry of ``noise``, times their scale, and the time.
         noise: what a step draws.
         parts: what the step reads, to tell when it is another one. Programs live as long as the first of them.
+        substeps: how many steps of noise one step reads: normals are those of all of them, side by side.
     """
 
     step: Callable[..., Tensor]
@@ -235,6 +236,7 @@ class Problem:
     step_size: float
     state: Tensor
     parts: tuple[Any, ...]
+    substeps: int = 1
 
     @property
     def members(self) -> Size:
@@ -252,9 +254,14 @@ class Problem:
         if not self.members:
             return self.step(step_size, state, *arguments)
         *normals, t = arguments
-        apart = [tensor.reshape(-1, *self.members, tensor.shape[-1] // math.prod(self.members)) for tensor in normals]
+        apart = [self._of_members(tensor) for tensor in normals]
         moved = self.step(step_size, state.reshape(-1, *self.members, self.state.shape[-1]), *apart, t)
         return moved.reshape(-1, self.width)
+
+    def _of_members(self, normals: Tensor) -> Tensor:
+        """Normals (particles, *members, numbers), from those of all members in turn, one substep after another."""
+        apart = normals.reshape(len(normals), self.substeps, *self.members, -1)
+        return apart.movedim(1, -2).flatten(-2)
 
     @property
     def owner(self) -> Any:
@@ -269,13 +276,14 @@ class Problem:
         mark, complete = fingerprint(*self.parts)
         shape = (*self.members, self.state.shape[-1])
         noise = tuple((draw.stream, draw.components, draw.part) for draw in self.noise)
-        form = (shape, noise, self.state.dtype, self.one_by_one)
+        form = (shape, noise, self.substeps, self.state.dtype, self.one_by_one)
         surroundings = (torch.get_default_dtype(), os.environ.get("CC"), os.environ.get("TORCHSRK_CACHE"))
         return (mark, form, surroundings), complete
 
 
-def compiled_steps(problem: Problem) -> tuple[CompiledSteps, bool]:
-    """The problem's steps, compiled unless they were before; and whether they are other ones than at the last call.
+def compiled_steps(problem: Problem) -> tuple[CompiledSteps, bool, bool]:
+    """The problem's steps, compiled unless they were before; whether they are other ones than at the last call, and
+    whether the step size is another one.
 
     Raises:
         CannotCompile: the message says why. It is remembered.
@@ -295,7 +303,7 @@ def compiled_steps(problem: Problem) -> tuple[CompiledSteps, bool]:
             kept.pop(key, None)
             key, found = _remembered(problem, kept)
         last, kept.last = kept.last, (key, problem.step_size)
-        return found, kept.last != last
+        return found, last[0] != key, last != kept.last
 
 
 def forget(problem: Problem, reason: str | None = None) -> None:
@@ -305,7 +313,7 @@ def forget(problem: Problem, reason: str | None = None) -> None:
         key, _ = problem.key()
         kept.pop(key, None)
         kept.pop((key, problem.step_size), None)
-        kept.last = None
+        kept.last = (None, 0.0)
         if reason is not None:
             kept[key] = reason
 
@@ -347,7 +355,7 @@ def _operations(problem: Problem, particles: int) -> int:
     """How many operations an eager step makes."""
     row = problem.state if problem.state.ndim == 1 else problem.state[0]
     x = row.expand(particles, *row.shape).clone()
-    normals = [x.new_zeros(*x.shape[:-1], draw.components) for draw in problem.noise]
+    normals = [x.new_zeros(*x.shape[:-1], problem.substeps * draw.components) for draw in problem.noise]
     try:
         with torch.no_grad(), OperationCounter() as counter:
             problem.step(problem.step_size, x, *normals, 0.0)
@@ -369,8 +377,8 @@ def compiling_pays(gradients: int, numbers: int) -> bool:
 def _compile(problem: Problem, seen: bool) -> CompiledSteps:
     if native.library() is None:
         raise CannotCompile("the noise kernel was not built, for want of a C compiler")
-    members = math.prod(problem.members)
-    if members * sum(draw.components for draw in problem.noise) > _MOST_NORMALS:
+    copies = problem.substeps * math.prod(problem.members)
+    if copies * sum(draw.components for draw in problem.noise) > _MOST_NORMALS:
         raise CannotCompile(f"a step draws more than {_MOST_NORMALS} normals a particle, for its Lévy areas")
     first = _read(problem, problem.step_size, _MARKERS)
     literals = _literals(problem, first)
@@ -394,7 +402,8 @@ def _literals(problem: Problem, first: Reading) -> Literals:
 
 def _read(problem: Problem, step_size: float, markers: Sequence[int]) -> Reading:
     """The step with the first of the numbers of particles that no dimension is a multiple of."""
-    normals = [math.prod(problem.members) * draw.components for draw in problem.noise]
+    copies = problem.substeps * math.prod(problem.members)
+    normals = [copies * draw.components for draw in problem.noise]
     for marker in markers:
         ledger = Ledger()
         step = partial(problem.flat_step, ledger.step_size(step_size))
@@ -425,6 +434,7 @@ def _program(code: StepCode, problem: Problem) -> str:
         "KIND": native.KINDS[dtype],
         "WIDTH": problem.width,
         "MEMBERS": math.prod(problem.members),
+        "SUBSTEPS": problem.substeps,
         "WORKSPACE": code.workspace,
         "NOISES": len(noise),
         "STREAMS": ", ".join(str(int(source.stream)) for source in noise),

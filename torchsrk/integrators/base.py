@@ -33,6 +33,7 @@ class Integrator(ABC):
         differentiable: gradients reach through a step; not through accepting or rejecting.
         equal_steps: the state stands on all steps having one length.
         gradients_per_step: evaluations of the drift in a step.
+        substeps: how many increments a step reads, of steps that are as many times shorter: see ``Increment.apart``.
     """
 
     name: ClassVar[str] = ""
@@ -46,6 +47,7 @@ class Integrator(ABC):
     differentiable: ClassVar[bool] = True
     equal_steps: ClassVar[bool] = False
     gradients_per_step: ClassVar[int]
+    substeps: int = 1
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..brownian.increment import Increment, Needs
+from ..brownian.increment import Increment
 from ..potentials.base import row_by_row
 from ..sde.base import BaseSDE, Normals, Time
 from ..sde.langevin import Langevin
 from ..sde.underdamped import UnderdampedLangevin
 from .base import Integrator
+from .wrapped import Wrapped
 
 
-class Capped(Integrator):
+class Capped(Wrapped):
     """X' is that of another scheme, with g·min(1, cap/(h‖g‖)) for every gradient g = ∇f: no kick hg is longer than cap.
 
     Where gradients grow faster than a line an unadjusted step of one particle in thousands escapes; a cap beyond what
@@ -32,11 +32,10 @@ class Capped(Integrator):
     """
 
     def __init__(self, scheme: Integrator, cap: float) -> None:
-        if not isinstance(scheme, Integrator):
-            raise TypeError(f"scheme is an Integrator; got {type(scheme).__name__}")
+        super().__init__(scheme)
         if isinstance(cap, bool) or not isinstance(cap, (int, float)) or not 0.0 < cap < math.inf:
             raise ValueError(f"cap is a positive number; got {cap!r}")
-        self.scheme, self.cap = scheme, float(cap)
+        self.cap = float(cap)
 
     def init(self, sde: BaseSDE, t: Time, x: Tensor, dt: float, normals: Normals) -> Tensor:
         state = self.scheme.init(self._capping(sde, dt, []), t, x, dt, normals)
@@ -53,25 +52,13 @@ class Capped(Integrator):
     def tallies(self, state: Tensor) -> dict[str, Tensor]:
         return {**self.scheme.tallies(state[..., :-1]), "capped": state[..., -1]}
 
-    def compose(self, sde: BaseSDE, first: Increment, second: Increment) -> Increment:
-        return self.scheme.compose(sde, first, second)
-
-    def required(self, sde: BaseSDE) -> Needs:
-        return self.scheme.required(sde)
-
     def check(self, sde: BaseSDE) -> None:
         if not isinstance(sde, (Langevin, UnderdampedLangevin)):
             raise ValueError(
                 f"Capped bounds gradients of a potential: it serves Langevin and UnderdampedLangevin; got "
                 f"{type(sde).__name__}"
             )
-        self.scheme.check(sde)
-
-    def __getattribute__(self, name: str) -> Any:
-        # The facts that generic code reads are those of the scheme within.
-        if name in _FACTS:
-            return getattr(super().__getattribute__("scheme"), name)
-        return super().__getattribute__(name)
+        super().check(sde)
 
     def _capping(self, sde: BaseSDE, dt: float, cuts: list[Tensor]) -> BaseSDE:
         """The same SDE with its gradients cut, which notes where they were, (..., 1)."""
@@ -88,11 +75,3 @@ class Capped(Integrator):
         bounded = copy.copy(sde)
         bounded.gradient = capped  # type: ignore[method-assign]
         return bounded
-
-
-_FACTS = frozenset(
-    (
-        *("name", "strong_order", "strong_order_additive", "law_order", "noise_types", "serves", "needs"),
-        *("position_needs", "differentiable", "equal_steps", "gradients_per_step", "is_for"),
-    )
-)

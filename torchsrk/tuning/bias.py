@@ -76,7 +76,6 @@ def step_size_bias(
     seed: int,
     time: float = _TIME,
     parameters: Parameters | None = None,
-    first_step: int = 0,
 ) -> StepBias:
     """The bias of a scheme at a step size, from particles x0 (particles, dim) of the target's law or near it.
 
@@ -95,7 +94,6 @@ def step_size_bias(
         levels=LEVELS,
         periods=max(2, periods_of(time, step_size, LEVELS)),
         seed=seed,
-        first_step=first_step,
     )
     return bias_of(kept if parameters is None else parameters(kept), scheme, step_size)
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Size, Tensor
 
 from ..blocks import torch_threads
 from ..coupling import coupled_positions
+from ..integrators import Integrator
 from ..potentials import AffinePotential, Potential
 from ..potentials.affine import Diagonal, LowRank, Scale, Triangular
 from ..sampling import sample
-from ..sde import UnderdampedLangevin
+from ..sde import Langevin, UnderdampedLangevin
 from ..targets import diffusion_for
 from .bias import LEVELS
 from .ensemble import Ensemble, energies_and_gradients
@@ -24,6 +26,7 @@ from .requests import Asked, Asking, Chain, Coupled, Phase, Points, Read, Show
 
 T = TypeVar("T")
 Answers = dict[int, Any]
+Diffusion = Langevin | UnderdampedLangevin
 
 
 class Density:
@@ -36,6 +39,7 @@ class Density:
         potential: points (..., *batch_shape, dim) to energies (..., *batch_shape).
         constrain: positions (rows, *batch_shape, dim) to what a user reads, (rows, *batch_shape, ...), if it is more.
         particles: of every target.
+        compile: run chains as compiled steps.
     """
 
     def __init__(
@@ -44,13 +48,15 @@ class Density:
         batch_shape: Size,
         constrain: Callable[[Tensor], Tensor] | None,
         particles: int,
+        compile: bool | Literal["auto"] = False,
     ) -> None:
         self.potential, self.batch_shape, self.constrain = potential, batch_shape, constrain
-        self.particles = particles
+        self.particles, self.compile = particles, compile
         self.targets = math.prod(batch_shape)
         self.gradients = [0.0] * self.targets  # a particle, on average
         self._threads = torch.get_num_threads()
         self._last: dict[tuple[type, int], Any] = {}  # what a target asked last of each kind
+        self._diffusions: dict[tuple[Any, ...], tuple[AffinePotential, Diffusion]] = {}
 
     def answer(self, asked: Mapping[int, Asked]) -> Answers:
         """Answers to requests of one kind, by target."""
@@ -66,6 +72,22 @@ class Density:
         serve = {Points: self._points, Read: self._read, Chain: self._chain, Coupled: self._coupled}
         answers = serve[type(first)](requests, first)
         return {target: answers[target] for target in asked}
+
+    def whitened(
+        self, scheme: Integrator, friction: float, coordinates: Coordinates
+    ) -> tuple[AffinePotential, Diffusion]:
+        """The potential in coordinates, and its diffusion: those given before with other numbers in them, if there are
+        any, so that steps compiled for one serve all."""
+        shapes = tuple((name, tuple(buffer.shape)) for name, buffer in coordinates.scale.named_buffers())
+        key = (type(coordinates.scale), shapes, coordinates.loc.dtype, friction, is_underdamped(scheme, self.potential))
+        if key not in self._diffusions:
+            potential = AffinePotential(self.potential, coordinates.loc.clone(), copy.deepcopy(coordinates.scale))
+            self._diffusions[key] = potential, diffusion_for(scheme, potential, friction)
+        known, diffusion = self._diffusions[key]
+        known.loc.copy_(coordinates.loc)
+        for buffer, new in zip(known.scale.buffers(), coordinates.scale.buffers(), strict=True):
+            buffer.copy_(new)
+        return known, diffusion
 
     # ------------------------------------------------------------------------------------------------- one kind each
 
@@ -104,6 +126,7 @@ class Density:
                 seed=first.seed,
                 first_particle=first.first_particle * self.targets,
                 check_every=first.steps,
+                compile=self.compile,
             )
         self._count([(first.steps + 1) * len(first.z) / self.particles] * self.targets)
         tallies = {name: self._apart(count.unsqueeze(-1)) for name, count in first.scheme.tallies(run.state).items()}
@@ -125,6 +148,7 @@ class Density:
                 levels=LEVELS,
                 periods=periods,
                 seed=first.seed,
+                compile=self.compile,
             )
         self._count([float(first.scheme.gradients_per_step * periods * (2**LEVELS - 1) + LEVELS)] * self.targets)
         rows = kept.reshape(-1, *kept.shape[3:])
@@ -176,9 +200,7 @@ class _Frame:
             [request.coordinates for request in requests],
             underdamped=is_underdamped(first.scheme, density.potential),
         )
-        together = joined(coordinates, density.batch_shape)
-        potential = AffinePotential(density.potential, together.loc, together.scale)
-        self.sde = diffusion_for(first.scheme, potential, first.friction)
+        _, self.sde = density.whitened(first.scheme, first.friction, joined(coordinates, density.batch_shape))
 
     def inward(self, z: Sequence[Tensor]) -> Tensor:
         """(particles, *batch_shape, dim), from every target's own."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Size, Tensor
@@ -19,7 +19,7 @@ from ..brownian import Stream, start_normals
 from ..brownian.noise import check_seed, derive_seed, draw_uniform
 from ..integrators import Integrator, integrator_named
 from ..integrators.capped import Capped
-from ..potentials import AffinePotential, FunctionPotential, Potential, UnconstrainedPotential
+from ..potentials import FunctionPotential, Potential, UnconstrainedPotential
 from ..potentials.base import is_stateful, row_by_row
 from ..targets import diffusion_for
 from .checks import identities
@@ -49,13 +49,14 @@ def tune(
     constrain: Callable[[Tensor], Tensor] | None = None,
     integrator: Integrator | str = "baoab",
     adjust: bool = False,
+    compile: bool | Literal["auto"] = False,
     progress: bool = False,
 ) -> Tuning:
     """Find out how to draw from a density on ℝⁿ, with no number but the bias that is allowed.
 
     Thousands of particles descend to the typical set, settle there in coordinates whitened by their own Fisher metric,
     and measure the bias of a step size on one path. The result is a function of the arguments: the same bits on any
-    number of threads. It warns if its draws should not be trusted, and the report says why.
+    number of threads, compiled or not. It warns if its draws should not be trusted, and the report says why.
 
     Args:
         target: a Potential, or a log density up to a constant, points (..., *batch_shape, dim) to (..., *batch_shape).
@@ -69,6 +70,8 @@ def tune(
             the end, whose bias is then held within the tolerance as well. An UnconstrainedPotential has its own.
         integrator: an unadjusted scheme.
         adjust: draw by generalized Hamiltonian Monte Carlo in the same coordinates, with an exact law.
+        compile: run chains as compiled steps (see ``sample``): for a density that is dear, or is tuned again and again.
+            Draws by the plan take the same programs.
         progress: show a progress bar.
 
     Raises:
@@ -78,7 +81,7 @@ def tune(
     width = _checked(potential, particles, tolerance, seed)
     scheme = integrator_named(integrator)
     x = _in_dtype_of(potential, _start(potential, start, (particles, *batch, width), seed))
-    density = Density(potential, batch, _constraint(potential, constrain), particles)
+    density = Density(potential, batch, _constraint(potential, constrain), particles, compile)
     diffusion_for(scheme, potential, FRICTION)  # raises for a scheme that is for other diffusions
     tasks = [_plan(part, scheme, tolerance, adjust, seed) for part in x.reshape(particles, -1, width).unbind(1)]
     with torch_threads(1), torch.no_grad(), _bar(len(tasks) * (5 if adjust else 4), progress) as bar:
@@ -155,9 +158,7 @@ def _joined(density: Density, plans: Sequence[_Plan], spent: Sequence[dict[str, 
         [part.coordinates for part in chosen],
         underdamped=is_underdamped(chosen[0].scheme, density.potential),
     )
-    together = joined(coordinates, density.batch_shape)
-    potential = AffinePotential(density.potential, together.loc, together.scale)
-    sde = diffusion_for(chosen[0].scheme, potential, FRICTION)
+    potential, sde = density.whitened(chosen[0].scheme, FRICTION, joined(coordinates, density.batch_shape))
     z = torch.stack([part.z / by for part, by in zip(chosen, stretches, strict=True)], 1)
     scheme = Capped(chosen[0].scheme, longest_kick(z.shape[-1]))
     start = z.reshape(len(z), *density.batch_shape, -1)
