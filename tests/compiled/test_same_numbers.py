@@ -9,7 +9,7 @@ from tests.compiled.zoo import DIM, FUNCTIONS, networks
 from tests.problems import mixture, potentials, sdes
 from torchsrk import SDE, Langevin, NonFiniteStateError, sample
 from torchsrk.brownian import FourierLevyArea, MrongowiusRoesslerLevyArea, WiktorssonLevyArea
-from torchsrk.compiled import steps
+from torchsrk.compiled import programs
 from torchsrk.integrators import integrator_named
 from torchsrk.potentials import FunctionPotential, LogisticRegression
 
@@ -199,9 +199,9 @@ def test_what_a_function_reads_around_it_is_noticed():
     STRENGTH = 1.0
 
 
-def test_few_steps_are_kept_for_an_sde(monkeypatch):
-    monkeypatch.setattr(steps, "_MOST_KEPT", 2)
+def test_few_programs_are_kept(monkeypatch):
+    monkeypatch.setattr(programs, "_MOST_KEPT", 2)
     sde, x0 = Langevin(mixture()), start(SIDE_BY_SIDE, mixture().dim)
     for step_size in (0.01, 0.02, 0.03, 0.01):
         assert_same(*both(sde, x0, "em", step_size=step_size))
-        assert len(steps._COMPILED[sde]) <= 2
+        assert len(programs._PROGRAMS) <= 2

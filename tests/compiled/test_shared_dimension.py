@@ -6,7 +6,7 @@ from torch import nn
 
 from tests.compiled.test_same_numbers import ONE_BY_ONE, SIDE_BY_SIDE, assert_same, both, start
 from torchsrk import Langevin, sample
-from torchsrk.compiled import steps
+from torchsrk.compiled import programs
 from torchsrk.potentials import FunctionPotential
 
 DIM = 3
@@ -142,7 +142,7 @@ def test_what_mixes_particles_is_found_out(energy):
     assert torch.equal(compiled, sample(sde, x0, **options).final)
 
 
-@pytest.mark.parametrize("rows", [steps._MARKERS[0], 2 * steps._MARKERS[1]])
+@pytest.mark.parametrize("rows", [programs._MARKERS[0], 2 * programs._MARKERS[1]])
 def test_data_that_are_as_many_as_the_particles_of_a_trace(rows):
     data = torch.linspace(-1.0, 1.0, rows * 2, dtype=torch.float64).view(rows, 2)
     potential = FunctionPotential(lambda x: (x @ data.T).cos().mean(-1) + 0.5 * x.square().sum(-1))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torchsrk import SDE, Langevin, UnderdampedLangevin, sample
-from torchsrk.compiled import steps
+from torchsrk.compiled import programs
 from torchsrk.integrators import Integrator
 from torchsrk.integrators.base import integrator_named
 from torchsrk.potentials import FunctionPotential
@@ -51,10 +51,10 @@ def traces(monkeypatch):
 
     def counted(*args):
         made.append(args)
-        return steps_trace(*args)
+        return trace(*args)
 
-    steps_trace = steps.trace_step
-    monkeypatch.setattr(steps, "trace_step", counted)
+    trace = programs.trace_step
+    monkeypatch.setattr(programs, "trace_step", counted)
     return made
 
 

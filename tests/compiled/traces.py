@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from torch import fx
 
-from torchsrk.compiled import steps
+from torchsrk.compiled import programs
 from torchsrk.compiled.trace import TracedStep, trace_step
 from torchsrk.derived import Ledger, plain
 
@@ -28,7 +28,7 @@ def trace_once(patch: pytest.MonkeyPatch, traces: dict[tuple, tuple[TracedStep, 
         step_size.ledger.made |= ledger.made
         return replace(found, module=_copied(found.module))  # lowering cuts away from a graph
 
-    patch.setattr(steps, "trace_step", traced)
+    patch.setattr(programs, "trace_step", traced)
 
 
 def _copied(module: fx.GraphModule) -> fx.GraphModule:

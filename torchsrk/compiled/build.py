@@ -23,11 +23,15 @@ _FLAGS = ("-O3", "-march=native", "-std=gnu11", "-fPIC", "-shared", "-pthread", 
 _LINK = ("-Wl,-z,defs",) if platform.system() == "Linux" else ()
 
 
+class CannotBuild(CannotCompile):
+    """There is no compiler, or no place for what it makes: not the step's own doing."""
+
+
 def load(source: str, flags: tuple[str, ...] = ()) -> ctypes.CDLL:
     """The library compiled from a source, from the cache if it was compiled before.
 
     Raises:
-        CannotCompile: there is no compiler, it failed, or what it made can't be kept or loaded.
+        CannotBuild: there is no compiler, it failed, or what it made can't be kept or loaded.
     """
     key = hashlib.sha256(repr((source, _FLAGS, flags, _compiler_version(), _processor())).encode()).hexdigest()[:32]
     library = cache_folder() / f"{key}.so"
@@ -38,7 +42,7 @@ def load(source: str, flags: tuple[str, ...] = ()) -> ctypes.CDLL:
         _compile(source, flags, library)
         return ctypes.CDLL(str(library))
     except OSError as error:
-        raise CannotCompile(
+        raise CannotBuild(
             f"the compiled step can't be kept in {library.parent} or loaded from there ({error}): make room, or set "
             "TORCHSRK_CACHE to a folder that programs may run from"
         ) from error
@@ -61,9 +65,7 @@ def cache_folder() -> Path:
     if mine and usable:
         return folder
     if given:
-        raise CannotCompile(
-            f"TORCHSRK_CACHE={given} is not a folder that this user owns, can write to and others cannot"
-        )
+        raise CannotBuild(f"TORCHSRK_CACHE={given} is not a folder that this user owns, can write to and others cannot")
     return _temporary_folder()
 
 
@@ -91,7 +93,7 @@ def _compile(source: str, flags: tuple[str, ...], library: Path) -> None:
                 return
             lines = outcome.stderr.strip().splitlines() or ["no message"]
             message = next((line for line in lines if "error" in line), lines[0])
-        raise CannotCompile(f"the C compiler {_compiler()[0]} failed: {message}")
+        raise CannotBuild(f"the C compiler {_compiler()[0]} failed: {message}")
 
 
 def _is_whole(library: Path) -> bool:
@@ -109,7 +111,7 @@ def _compiler() -> tuple[str, ...]:
         words = shlex.split(name or "")
         if words and shutil.which(words[0]):
             return (words[0],)
-    raise CannotCompile("no C compiler was found: install one (gcc or clang), or set CC")
+    raise CannotBuild("no C compiler was found: install one (gcc or clang), or set CC")
 
 
 @cache

@@ -6,7 +6,9 @@ import time
 from collections.abc import Sequence
 
 from .check import Difference, EagerSteps, check_block, check_rows
-from .steps import BoundSteps, CompiledSteps, Problem, compiled_steps, forget
+from .problem import Problem
+from .programs import Found, find, forget
+from .steps import BoundSteps, CompiledSteps
 from .trace import CannotCompile
 
 _SHARE = 0.01  # of the time since the last check that another one may take, where nothing is known to have changed
@@ -36,9 +38,10 @@ def checked_steps(
     """
     difference: Difference | None = None
     for _ in range(2):
-        steps, is_other, is_due = compiled_steps(problem)
-        bound = steps.bind(problem, seed, first_particle, threads)
-        difference = _difference(problem, steps, bound, eager, blocks, first_step, is_other, is_due)
+        found = find(problem)
+        steps = found.steps
+        bound = steps.bind(problem, found.key, seed, first_particle, threads)
+        difference = _difference(problem, found, bound, eager, blocks, first_step)
         if difference is None:
             return bound, steps
         forget(problem)
@@ -49,16 +52,14 @@ def checked_steps(
 
 def _difference(
     problem: Problem,
-    steps: CompiledSteps,
+    program: Found,
     bound: BoundSteps,
     eager: EagerSteps,
     blocks: Sequence[range],
     first_step: int,
-    is_other: bool,
-    is_due: bool,
 ) -> Difference | None:
-    state, checks = problem.state, steps.checks
-    if is_other:
+    state, steps, checks = problem.state, program.steps, program.steps.checks
+    if program.is_other:
         checks.sizes.clear()
     # One block of every size; a state without a batch is one of its own kind.
     sizes = {len(rows) if state.ndim > 1 else 0: rows for rows in blocks}
@@ -69,7 +70,7 @@ def _difference(
             found = check_block(eager, bound, x, rows.start, first_step, steps.longest_sum)
             if found is not None:
                 return found
-    if is_due or not steps.seen or checks.are_due(_SHARE):
+    if program.is_due or not steps.seen or checks.are_due(_SHARE):
         start = time.perf_counter()
         rows_of_state = state if state.ndim > 1 else state.unsqueeze(0)
         found = check_rows(eager, bound, rows_of_state, first_step, steps.longest_sum)

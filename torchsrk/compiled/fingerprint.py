@@ -42,16 +42,23 @@ _MOST_BYTES = 1 << 22
 
 
 class Fingerprint(NamedTuple):
-    """Equal as long as a trace is up to date, as far as can be seen; ``complete`` if all was seen."""
+    """What a step reads.
+
+    Attributes:
+        mark: equal as long as a trace is up to date, as far as can be seen.
+        complete: all was seen.
+        tensors: those that were met, in order. Of these the mark tells the kinds, and which are one and the same.
+    """
 
     mark: Hashable
     complete: bool
+    tensors: tuple[Tensor, ...]
 
 
 def fingerprint(*values: Any) -> Fingerprint:
-    """The fingerprint of all that a step reads. Tensors count by identity, other objects by their parts."""
+    """The fingerprint of all that a step reads. Tensors count by their places, other objects by their parts."""
     reader = _Reader()
-    return Fingerprint(tuple(map(reader.mark, values)), reader.complete)
+    return Fingerprint(tuple(map(reader.mark, values)), reader.complete, tuple(reader.tensors))
 
 
 class _Numbers:
@@ -70,12 +77,13 @@ class _Numbers:
         return known[1]
 
 
-_number = _Numbers()
+number_of = _number = _Numbers()
 
 
 class _Reader:
     def __init__(self) -> None:
         self.complete = True
+        self.tensors: list[Tensor] = []
         self._seen: dict[int, int] = {}
         self._held: list[Any] = []  # so that no id is used twice within one reading
 
@@ -85,7 +93,7 @@ class _Reader:
             return kind, value if kind in _SIMPLE else None
         read = _reader_of(kind)
         if read is None:
-            return _outright(value)
+            return self.tensor(value) if isinstance(value, Tensor) else _outright(value)
         if id(value) in self._seen:
             return "again", self._seen[id(value)]
         if len(self._seen) >= _MOST_PARTS:
@@ -95,12 +103,23 @@ class _Reader:
         self._held.append(value)
         return read(self, value)
 
+    def tensor(self, value: Tensor) -> Hashable:
+        """By its place among those met, and what a trace sees of it but for its values."""
+        place = self._seen.get(id(value))
+        if place is None:
+            place = self._seen[id(value)] = len(self.tensors)
+            self.tensors.append(value)
+        layout = value.stride() if value.layout == torch.strided else value.layout
+        return type(value), place, value.shape, layout, value.dtype, value.device, value.requires_grad
+
     def sequence(self, value: Any) -> Hashable:
         attributes = getattr(value, "__dict__", None)  # of a subclass
         return type(value), tuple(map(self.mark, value)), self.mark(attributes) if attributes else None
 
     def unordered(self, value: Any) -> Hashable:
-        return type(value), frozenset(map(self.mark, value))
+        # A set has no places: its tensors count by themselves.
+        themselves = frozenset(_number(item) for item in value if isinstance(item, Tensor))
+        return type(value), themselves, frozenset(self.mark(item) for item in value if not isinstance(item, Tensor))
 
     def mapping(self, value: Mapping[Any, Any]) -> Hashable:
         mark = self.mark
@@ -210,8 +229,6 @@ class _Reader:
 
 def _outright(value: Any) -> Hashable:
     """What has no parts to look into."""
-    if isinstance(value, Tensor):
-        return _number(value), value.shape, value.dtype, value.device, value.requires_grad
     # A number by its text, as NaN is not equal to itself and 0.0 is to -0.0.
     return type(value), value if isinstance(value, _SETTLED_VALUES) else repr(value)
 

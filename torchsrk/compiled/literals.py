@@ -77,7 +77,7 @@ def have_same_numbers(first: Reading, second: Reading) -> bool:
 def _before_the_run(reading: Reading) -> list[Tensor]:
     """What torch computes before a run: numbers made from the step size may have gone into it."""
     nodes = (*reading.code.uniforms, *reading.code.tables)
-    return [torch.as_tensor(value) for value in evaluate(reading.traced, nodes)]
+    return [torch.as_tensor(value) for value in evaluate(reading.traced, nodes, reading.traced.constants)]
 
 
 def _are_alike(here: Sequence[Tensor], there: Sequence[Tensor]) -> bool:

@@ -1,51 +1,27 @@
-"""Compiled steps: traced from a function of tensors, run over all particles in one call."""
+"""Compiled steps: a program, the tensors that it reads, and runs of it."""
 
 from __future__ import annotations
 
 import ctypes
 import math
-import os
-import threading
 import time
-from collections.abc import Callable, Hashable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
-from importlib import resources
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
-from torch import Size, Tensor
+from torch import Tensor
 
 from ..brownian import native
-from ..brownian.draws import Draw
-from ..derived import Ledger
-from . import build
-from .fingerprint import fingerprint
-from .literals import Literals, Reading, have_same_numbers, literals_of
-from .lowering import StepCode, lower
-from .trace import CannotCompile, OperationCounter, TracedStep, reason_of, trace_step
+from .literals import Literals
+from .lowering import StepCode
+from .problem import Key, Problem
+from .trace import CannotCompile, TracedStep
 from .writer import evaluate
 
-# Counts of particles that no dimension of a problem is likely to be a multiple of; steps traced with two must agree.
-_MARKERS = (7907, 7919, 7927, 7933)
-# So near that a step of it has the same form, and so far that its numbers are others.
-_OTHER_STEP_SIZE = 1.0 + 2.0**-6
-# A particle's noise for one step, beyond which a tile's is far from fitting any cache.
-_MOST_NORMALS = 1 << 14
 # Starting a second thread costs about as long as this many normals and their share of a step.
 _NUMBERS_PER_THREAD = 1 << 17
 
-# Seconds: of an eager gradient and its share of the step, for each call and for each number; of compiling.
-_EAGER_CALL, _EAGER_NUMBER, _COMPILING = 40e-6, 2e-9, 1.0
-
-# So few particles run one by one, with vectors along a particle's entries; more run side by side in a vector's lanes.
-_FEW = 4
-# Takes the pragmas by which the sums of one-by-one steps may be added up in several parts.
-_SIMD = ("-fopenmp-simd",)
-
-_REALS = {torch.float32: ("float", "int32_t", "x##f"), torch.float64: ("double", "int64_t", "x")}
 # Whole numbers that a REAL holds exactly.
 _EXACT = {torch.float32: 2**24, torch.float64: 2**53}
 
@@ -79,6 +55,7 @@ class CompiledSteps:
     Attributes:
         seconds: that it took to get here.
         seen: nothing that the step reads is hidden from its fingerprint.
+        shared: it reads no tensor but those of its key, and so serves all problems of that form.
         checks: when it was last held against eager steps.
     """
 
@@ -89,20 +66,26 @@ class CompiledSteps:
         traced: TracedStep,
         literals: Literals,
         problem: Problem,
-        seen: bool,
+        key: Key,
     ) -> None:
-        self._code, self._library, self._traced, self._literals = code, library, traced, literals
+        library.torchsrk_run.argtypes = (ctypes.POINTER(_Run), ctypes.c_int)
+        library.torchsrk_run.restype = ctypes.c_int
+        self._code, self._library, self._literals = code, library, literals
         self._width, self._members = problem.width, math.prod(problem.members)
-        self.seen, self.seconds, self.checks = seen, 0.0, Checks()
+        self._constants = [_Source.of(tensor, key) for tensor in traced.constants]
+        self._reads = [(_Source.of(tensor, key), then) for tensor, then in traced.reads]
+        self._traced = replace(traced, constants=(), reads=())
+        self.shared = all(source.place is not None for source in (*self._constants, *(s for s, _ in self._reads)))
+        self.seen, self.seconds, self.checks = key.complete, 0.0, Checks()
 
     @property
     def longest_sum(self) -> int:
         """The most terms that any sum of the step adds up."""
         return self._code.longest_sum
 
-    def is_current(self) -> bool:
+    def is_current(self, key: Key) -> bool:
         """Whether the numbers that the step read out of tensors are still what they were."""
-        return all(torch.equal(_bits(now), _bits(then)) for now, then in self._traced.reads)
+        return all(torch.equal(_bits(source.tensor(key)), _bits(then)) for source, then in self._reads)
 
     @property
     def any_step_size(self) -> bool:
@@ -113,11 +96,12 @@ class CompiledSteps:
         """Whether its numbers are known for a step size."""
         return not self.any_step_size or self._literals.at(step_size) is not None
 
-    def bind(self, problem: Problem, seed: int, first_particle: int, threads: int) -> BoundSteps:
+    def bind(self, problem: Problem, key: Key, seed: int, first_particle: int, threads: int) -> BoundSteps:
         """Ready to run: what does not depend on the state is computed here, from the parameters as they are now."""
         like = problem.state
         literals = torch.tensor(self._literals.at(problem.step_size) or [0.0], dtype=torch.float64).to(like.dtype)
-        values = evaluate(self._traced, (*self._code.uniforms, *self._code.tables, *self._code.checks))
+        constants = [source.tensor(key) for source in self._constants]
+        values = evaluate(self._traced, (*self._code.uniforms, *self._code.tables, *self._code.checks), constants)
         uniforms = [torch.as_tensor(v).to(like.dtype).contiguous() for v in values[: len(self._code.uniforms)]]
         places = values[len(self._code.uniforms) :][: len(self._code.tables)]
         tables = [v.to(torch.int64).contiguous() for v in places]
@@ -147,6 +131,25 @@ class CompiledSteps:
                 raise CannotCompile(f"a step indexes out of the bounds of a dimension of size {size}")
         if any(table.numel() and int(table.abs().max()) > _EXACT[dtype] for table in tables):
             raise CannotCompile(f"a step in {dtype} reads whole numbers beyond {_EXACT[dtype]}")
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where a tensor that a step reads is found: in a place of the key, or by itself."""
+
+    place: int | None
+    itself: Tensor | None
+
+    @staticmethod
+    def of(tensor: Tensor, key: Key) -> _Source:
+        place = next((place for place, known in enumerate(key.tensors) if known is tensor), None)
+        return _Source(place, tensor if place is None else None)
+
+    def tensor(self, key: Key) -> Tensor:
+        if self.place is not None:
+            return key.tensors[self.place]
+        assert self.itself is not None
+        return self.itself
 
 
 @dataclass
@@ -203,246 +206,3 @@ class BoundSteps:
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
         self.advance(x.contiguous(), out, first, last, row)
         return out
-
-
-# Steps kept for an SDE. More are seldom asked for in turns, unless the SDE changes with every call.
-_MOST_KEPT = 16
-
-
-class _Kept(dict[Hashable, "CompiledSteps | str"]):
-    """The programs of an SDE, or the reasons why there is none; and which was asked for last."""
-
-    last: tuple[Hashable, float] = (None, 0.0)  # with which step size
-
-
-_COMPILED: WeakKeyDictionary[Any, _Kept] = WeakKeyDictionary()
-_COMPILING_LOCK = threading.RLock()
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is compiled: ``step(step_size, state, *normals, t)``, for states like ``state``.
-
-    Attributes:
-        step: a function of the time that passes in a step and of tensors: states (particles, *members, width), normals
-            (particles, *members, components) for every entry of ``noise``, times their scale, and the time.
-        noise: what a step draws.
-        parts: what the step reads, to tell when it is another one. Programs live as long as the first of them.
-        substeps: how many steps of noise one step reads: normals are those of all of them, side by side.
-    """
-
-    step: Callable[..., Tensor]
-    noise: tuple[Draw, ...]
-    step_size: float
-    state: Tensor
-    parts: tuple[Any, ...]
-    substeps: int = 1
-
-    @property
-    def members(self) -> Size:
-        """The dimensions between the first and the last: of what is one particle to the program, the parts that have
-        noise of their own."""
-        return self.state.shape[1:-1]
-
-    @property
-    def width(self) -> int:
-        """How many numbers a particle's state has."""
-        return math.prod(self.members) * self.state.shape[-1]
-
-    def flat_step(self, step_size: float, state: Tensor, *arguments: Any) -> Tensor:
-        """The step on states (particles, numbers), with normals of that form."""
-        if not self.members:
-            return self.step(step_size, state, *arguments)
-        *normals, t = arguments
-        apart = [self._of_members(tensor) for tensor in normals]
-        moved = self.step(step_size, state.reshape(-1, *self.members, self.state.shape[-1]), *apart, t)
-        return moved.reshape(-1, self.width)
-
-    def _of_members(self, normals: Tensor) -> Tensor:
-        """Normals (particles, *members, numbers), from those of all members in turn, one substep after another."""
-        apart = normals.reshape(len(normals), self.substeps, *self.members, -1)
-        return apart.movedim(1, -2).flatten(-2)
-
-    @property
-    def owner(self) -> Any:
-        return self.parts[0]
-
-    @property
-    def one_by_one(self) -> bool:
-        return self.state.numel() <= _FEW * self.width
-
-    def key(self) -> tuple[Hashable, bool]:
-        """What a program depends on beside the step size, and whether that is all of it."""
-        mark, complete = fingerprint(*self.parts)
-        shape = (*self.members, self.state.shape[-1])
-        noise = tuple((draw.stream, draw.components, draw.part) for draw in self.noise)
-        form = (shape, noise, self.substeps, self.state.dtype, self.one_by_one)
-        surroundings = (torch.get_default_dtype(), os.environ.get("CC"), os.environ.get("TORCHSRK_CACHE"))
-        return (mark, form, surroundings), complete
-
-
-def compiled_steps(problem: Problem) -> tuple[CompiledSteps, bool, bool]:
-    """The problem's steps, compiled unless they were before; whether they are other ones than at the last call, and
-    whether the step size is another one.
-
-    Raises:
-        CannotCompile: the message says why. It is remembered.
-    """
-    _check_state(problem.state)
-    with _COMPILING_LOCK:
-        kept = _COMPILED.setdefault(problem.owner, _Kept())
-        key, _ = problem.key()
-        found = kept.get(key)
-        if isinstance(found, str):
-            raise CannotCompile(found)
-        if found is None or not found.serves(problem.step_size):
-            key = (key, problem.step_size)
-            found = kept.get(key)
-            assert not isinstance(found, str)  # reasons hold for all step sizes
-        if found is None or not found.is_current():
-            kept.pop(key, None)
-            key, found = _remembered(problem, kept)
-        last, kept.last = kept.last, (key, problem.step_size)
-        return found, last[0] != key, last != kept.last
-
-
-def forget(problem: Problem, reason: str | None = None) -> None:
-    """Compile the problem anew at the next call, or never again if there is a reason."""
-    with _COMPILING_LOCK:
-        kept = _COMPILED.setdefault(problem.owner, _Kept())
-        key, _ = problem.key()
-        kept.pop(key, None)
-        kept.pop((key, problem.step_size), None)
-        kept.last = (None, 0.0)
-        if reason is not None:
-            kept[key] = reason
-
-
-def _remembered(problem: Problem, kept: _Kept) -> tuple[Hashable, CompiledSteps]:
-    """A program made now, and the key it is kept under."""
-    start = time.perf_counter()
-    key, seen = problem.key()
-    try:
-        _warm_up(problem)
-        key, seen = problem.key()
-        steps = _compile(problem, seen)
-        if problem.key()[0] != key:
-            raise CannotCompile("a step changes the SDE, or what its functions read")
-    except CannotCompile as reason:
-        kept[key] = str(reason)
-        raise
-    steps.seconds = time.perf_counter() - start
-    key = key if steps.any_step_size and key not in kept else (key, problem.step_size)
-    kept[key] = steps
-    while len(kept) > _MOST_KEPT:
-        del kept[next(iter(kept))]  # the oldest
-    return key, steps
-
-
-def _warm_up(problem: Problem) -> None:
-    """Eager steps of two and of three particles, before any trace.
-
-    So what the SDE's code keeps for later (a distribution's Cholesky factor, say) is kept with its data: tracing has
-    none. And code that loops over particles, as vmap does where it has no better way, is found out before it loops over
-    as many as a trace has.
-    """
-    _, *operations = [_operations(problem, particles) for particles in (2, 2, 3)]  # the first fills what is kept
-    if operations[0] != operations[1]:
-        raise CannotCompile("a step loops over its particles")
-
-
-def _operations(problem: Problem, particles: int) -> int:
-    """How many operations an eager step makes."""
-    row = problem.state if problem.state.ndim == 1 else problem.state[0]
-    x = row.expand(particles, *row.shape).clone()
-    normals = [x.new_zeros(*x.shape[:-1], problem.substeps * draw.components) for draw in problem.noise]
-    try:
-        with torch.no_grad(), OperationCounter() as counter:
-            problem.step(problem.step_size, x, *normals, 0.0)
-    except Exception as error:  # the user's own, as a rule, which the run will raise again
-        raise CannotCompile(f"a step of {particles} particles fails: {reason_of(error)}") from error
-    return counter.operations
-
-
-def _check_state(state: Tensor) -> None:
-    if state.device.type != "cpu":
-        raise CannotCompile(f"compiled steps run on the CPU and the state is on {state.device}")
-
-
-def compiling_pays(gradients: int, numbers: int) -> bool:
-    """Whether so many gradients of states of so many numbers would take longer eagerly than compiling does."""
-    return gradients * (_EAGER_CALL + _EAGER_NUMBER * numbers) > _COMPILING
-
-
-def _compile(problem: Problem, seen: bool) -> CompiledSteps:
-    if native.library() is None:
-        raise CannotCompile("the noise kernel was not built, for want of a C compiler")
-    copies = problem.substeps * math.prod(problem.members)
-    if copies * sum(draw.components for draw in problem.noise) > _MOST_NORMALS:
-        raise CannotCompile(f"a step draws more than {_MOST_NORMALS} normals a particle, for its Lévy areas")
-    first = _read(problem, problem.step_size, _MARKERS)
-    literals = _literals(problem, first)
-    library = build.load(_program(first.code, problem), _SIMD)
-    library.torchsrk_run.argtypes = (ctypes.POINTER(_Run), ctypes.c_int)
-    library.torchsrk_run.restype = ctypes.c_int
-    return CompiledSteps(first.code, library, first.traced, literals, problem, seen)
-
-
-def _literals(problem: Problem, first: Reading) -> Literals:
-    """The numbers of a step, by a trace with another number of particles, and another step size if it takes one."""
-    others = tuple(marker for marker in _MARKERS if marker != first.traced.particles)
-    with suppress(CannotCompile):  # of a step size that makes another step, say one with more terms
-        literals = literals_of(first, _read(problem, _OTHER_STEP_SIZE * problem.step_size, others))
-        if literals is not None:
-            return literals
-    if not have_same_numbers(first, _read(problem, problem.step_size, others)):
-        raise CannotCompile("a step depends on the number of particles")
-    return Literals.of_one_step_size(first)
-
-
-def _read(problem: Problem, step_size: float, markers: Sequence[int]) -> Reading:
-    """The step with the first of the numbers of particles that no dimension is a multiple of."""
-    copies = problem.substeps * math.prod(problem.members)
-    normals = [copies * draw.components for draw in problem.noise]
-    for marker in markers:
-        ledger = Ledger()
-        step = partial(problem.flat_step, ledger.step_size(step_size))
-        traced = trace_step(step, normals, problem.width, problem.state.dtype, marker)
-        sizes = (problem.width, *(size for tensor in traced.constants for size in tensor.shape))
-        if all(size % marker or not size for size in sizes):
-            return Reading(traced, _lowered(traced, problem.one_by_one), ledger, step_size)
-    raise CannotCompile("a step depends on the number of particles")
-
-
-def _lowered(traced: TracedStep, one_by_one: bool) -> StepCode:
-    try:
-        return lower(traced, one_by_one)
-    except CannotCompile:
-        raise
-    except Exception as error:  # a graph that this compiler was not made for must not cost the user the run
-        raise CannotCompile(f"a step has an unexpected form ({type(error).__name__}: {reason_of(error)})") from error
-
-
-def _program(code: StepCode, problem: Problem) -> str:
-    dtype, noise = problem.state.dtype, problem.noise
-    real, integer, suffixed = _REALS[dtype]
-    definitions = {
-        "REAL": real,
-        "REAL_BYTES": dtype.itemsize,
-        "INTEGER": integer,
-        "F(x)": suffixed,
-        "KIND": native.KINDS[dtype],
-        "WIDTH": problem.width,
-        "MEMBERS": math.prod(problem.members),
-        "SUBSTEPS": problem.substeps,
-        "WORKSPACE": code.workspace,
-        "NOISES": len(noise),
-        "STREAMS": ", ".join(str(int(source.stream)) for source in noise),
-        "COMPONENTS": ", ".join(str(source.components) for source in noise),
-        **({"ONE_BY_ONE": 1} if problem.one_by_one else {}),
-    }
-    header = "".join(f"#define {name} {value}\n" for name, value in definitions.items())
-    files = resources.files(__package__)
-    names = ("vector.h", "exponential.h", "functions.h", *code.headers, "driver.c")
-    *before, driver = (files.joinpath(name).read_text() for name in names)
-    return "\n".join((header + "\n".join(before), code.source, driver))

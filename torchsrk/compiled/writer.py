@@ -292,10 +292,10 @@ def offset(shape: Shape, index: Index) -> str:
     return " + ".join(terms) or "0"
 
 
-def evaluate(traced: TracedStep, nodes: Iterable[fx.Node]) -> list[Any]:
-    """The tensors and numbers of nodes that depend on no input, with the parameters as they are now."""
+def evaluate(traced: TracedStep, nodes: Iterable[fx.Node], constants: Sequence[Tensor]) -> list[Any]:
+    """The tensors and numbers of nodes that depend on no input, from constants as they are now."""
     placeholders = [node for node in traced.module.graph.nodes if node.op == "placeholder"]
-    known: dict[fx.Node, Any] = dict(zip(placeholders[traced.inputs :], traced.constants, strict=True))
+    known: dict[fx.Node, Any] = dict(zip(placeholders[traced.inputs :], constants, strict=True))
 
     def value(node: fx.Node) -> Any:
         if node not in known:
