@@ -22,6 +22,7 @@ def coupled_positions(
     levels: int,
     periods: int,
     seed: int,
+    block_size: int | None = None,
     compile: bool | Literal["auto"] = False,
 ) -> Tensor:
     """Positions (periods, levels, *particles, dim) of chains with steps h, 2h, 4h and so on, from x0 (*particles, dim).
@@ -44,6 +45,7 @@ def coupled_positions(
                 num_steps=periods * each,
                 thin=each,
                 seed=seed,
+                block_size=block_size,
                 compile=compile,
             )
         except NonFiniteStateError:

@@ -66,8 +66,7 @@ class DiffusionDistribution(Distribution):
         seed: makes draws independent of torch's global generator: they depend on the seed and on how many calls came
             before, to ``sample``, ``rsample`` and ``expand``. By default every call takes a seed from the generator, so
             that ``torch.manual_seed`` repeats them.
-        compile, progress: as for ``torchsrk.sample``. What is tuned compiles its draws alone: while it is tuned, every
-            few steps are of another size.
+        compile, progress: as for ``torchsrk.sample``, and for ``torchsrk.tune``.
     """
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
@@ -367,7 +366,8 @@ class DiffusionDistribution(Distribution):
             return (4.0 * drawn - 2.0).to(like.dtype)
 
         options = {"particles": self.particles, "tolerance": self.tolerance, "integrator": self.integrator}
-        return TunedChains(self._potential, start, self.batch_shape, progress=self.progress, **options)
+        options |= {"compile": self.compile, "progress": self.progress}
+        return TunedChains(self._potential, start, self.batch_shape, **options)
 
     def _run(self, start: Tensor, state: Tensor | None, seed: int, differentiable: bool) -> tuple[Tensor, Tensor]:
         """The kept positions, (chain_length, chains, *batch_shape, dim), and the states at the end."""

@@ -4,6 +4,6 @@ from .checked import checked_steps
 from .problem import Problem
 from .programs import compiling_pays
 from .steps import BoundSteps
-from .trace import CannotCompile
+from .trace import CannotCompile, OperationCounter
 
-__all__ = ["BoundSteps", "CannotCompile", "Problem", "checked_steps", "compiling_pays"]
+__all__ = ["BoundSteps", "CannotCompile", "OperationCounter", "Problem", "checked_steps", "compiling_pays"]

@@ -142,15 +142,18 @@ def plainly(function: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 class OperationCounter(TorchDispatchMode):
-    """Counts the operations that are made within."""
+    """Counts the operations that are made within, and the numbers that they write."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.operations = 0
+        self.operations = self.numbers = 0
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.operations += 1
-        return plainly(function, *args, **(kwargs or {}))
+        made = plainly(function, *args, **(kwargs or {}))
+        if not any(declared.alias_info for declared in function._schema.returns):  # views write none
+            self.numbers += sum(part.numel() for part in tree_leaves(made) if isinstance(part, Tensor))
+        return made
 
 
 @contextmanager

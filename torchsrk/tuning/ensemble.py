@@ -64,7 +64,7 @@ class Ensemble:
         return Ensemble(self.x[source], self.energy[source], self.gradient[source])
 
 
-def energies_and_gradients(potential: Potential, x: Tensor) -> tuple[Tensor, Tensor]:
+def energies_and_gradients(potential: Potential, x: Tensor, block_size: int | None = None) -> tuple[Tensor, Tensor]:
     """Of x (particles, ..., dim), in blocks of particles, which give the same bits on any number of threads."""
 
     def both(rows: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ def energies_and_gradients(potential: Potential, x: Tensor) -> tuple[Tensor, Ten
                 energy, gradient = potential(rows), potential.grad(rows)
         return torch.cat((energy.unsqueeze(-1), gradient), -1)
 
-    blocks = Blocks(x, None, divisible=True)
+    blocks = Blocks(x, block_size, divisible=True)
     with blocks.threads():
         found = blocks.map(lambda rows, _: row_by_row(both, rows, 1 + x.shape[-1]), x)
     return found[..., 0], found[..., 1:]

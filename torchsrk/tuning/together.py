@@ -40,6 +40,7 @@ class Density:
         constrain: positions (rows, *batch_shape, dim) to what a user reads, (rows, *batch_shape, ...), if it is more.
         particles: of every target.
         compile: run chains as compiled steps.
+        block_size: particles that are evaluated together.
     """
 
     def __init__(
@@ -49,9 +50,10 @@ class Density:
         constrain: Callable[[Tensor], Tensor] | None,
         particles: int,
         compile: bool | Literal["auto"] = False,
+        block_size: int | None = None,
     ) -> None:
         self.potential, self.batch_shape, self.constrain = potential, batch_shape, constrain
-        self.particles, self.compile = particles, compile
+        self.particles, self.compile, self.block_size = particles, compile, block_size
         self.targets = math.prod(batch_shape)
         self.gradients = [0.0] * self.targets  # a particle, on average
         self._threads = torch.get_num_threads()
@@ -94,7 +96,7 @@ class Density:
     def _points(self, requests: Sequence[Points], first: Points) -> list[Any]:
         x = self._stacked([request.x for request in requests])
         with torch_threads(self._threads):
-            energy, gradient = energies_and_gradients(self.potential, x)
+            energy, gradient = energies_and_gradients(self.potential, x, self._blocks_of(len(x)))
         energies, gradients = self._apart(energy.unsqueeze(-1)), self._apart(gradient)
         found = []
         for target, request in enumerate(requests):
@@ -126,6 +128,7 @@ class Density:
                 seed=first.seed,
                 first_particle=first.first_particle * self.targets,
                 check_every=first.steps,
+                block_size=self._blocks_of(len(first.z)),
                 compile=self.compile,
             )
         self._count([(first.steps + 1) * len(first.z) / self.particles] * self.targets)
@@ -148,6 +151,7 @@ class Density:
                 levels=LEVELS,
                 periods=periods,
                 seed=first.seed,
+                block_size=self._blocks_of(len(first.z)),
                 compile=self.compile,
             )
         self._count([float(first.scheme.gradients_per_step * periods * (2**LEVELS - 1) + LEVELS)] * self.targets)
@@ -158,6 +162,10 @@ class Density:
         ]
 
     # --------------------------------------------------------------------------------------------- targets and batches
+
+    def _blocks_of(self, rows: int) -> int | None:
+        """The size of blocks where there are several: one alone torch would share out, and round by its threads."""
+        return self.block_size if self.block_size is not None and self.block_size < rows else None
 
     def _count(self, gradients: Sequence[float]) -> None:
         self.gradients = [before + more for before, more in zip(self.gradients, gradients, strict=True)]
