@@ -53,8 +53,9 @@ ALLOWED = {
     "cli": {"experiments", "checkpoints", "sampling"},
     "reference": {"integrators", "sde", "brownian"},
 }
-# What a part may import from above it, but only within a function or for its annotations: a plan's own diagnosis.
-ALLOWED_LATE = {"tuning": {"diagnostics"}}
+# What a part may import from above it, but only within a function or for its annotations: a plan's own
+# diagnosis, and the explanation of an SDE's compiled step.
+ALLOWED_LATE = {"tuning": {"diagnostics"}, "compiled": {"sampling", "integrators", "sde"}}
 
 
 def late_nodes(tree: ast.Module) -> set[ast.AST]:

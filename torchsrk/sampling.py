@@ -182,6 +182,15 @@ def sample(
         return Run(chain.positions(blocks, now, end), trajectory, now, end, per_step)
 
 
+def problem_of(
+    sde: BaseSDE, x0: Tensor, *, integrator: Integrator | str, step_size: float, levy_area: LevyArea | None = None
+) -> Problem:
+    """What ``sample`` would compile, of particles x0 (..., dim)."""
+    scheme = _check_problem(sde, x0, integrator, step_size)
+    chain = _Chain(sde, scheme, float(step_size), 0, 0, levy_area, sde.brownian_dim(x0))
+    return chain._problem(chain.start(Blocks(x0, None, divisible=False), x0, 0))
+
+
 @dataclass(frozen=True)
 class _Chain:
     """A scheme on an SDE with its noise: advances any rows of the state through any steps."""

@@ -89,6 +89,7 @@ def _compile(source: str, flags: tuple[str, ...], library: Path) -> None:
             if outcome.returncode == 0:
                 with made.open("ab") as file:
                     file.write(hashlib.sha256(made.read_bytes()).digest())
+                os.replace(text, library.with_suffix(".c"))  # for people: see ``explain``
                 os.replace(made, library)
                 return
             lines = outcome.stderr.strip().splitlines() or ["no message"]

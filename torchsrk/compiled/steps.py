@@ -7,10 +7,11 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 
 from ..brownian import native
 from .literals import Literals
@@ -86,6 +87,21 @@ class CompiledSteps:
     def is_current(self, key: Key) -> bool:
         """Whether the numbers that the step read out of tensors are still what they were."""
         return all(torch.equal(_bits(source.tensor(key)), _bits(then)) for source, then in self._reads)
+
+    @property
+    def source(self) -> str:
+        """The C of a step."""
+        return self._code.source
+
+    @property
+    def graph(self) -> fx.Graph:
+        """The operations that it was made of."""
+        return self._traced.module.graph
+
+    @property
+    def path(self) -> str:
+        """Where all of the C is kept."""
+        return str(Path(self._library._name).with_suffix(".c"))
 
     @property
     def any_step_size(self) -> bool:

@@ -24,5 +24,6 @@ def block_size(potential: Potential, x: Tensor) -> int | None:
     counter = OperationCounter()
     with suppress(Exception), torch.no_grad(), counter:  # what is wrong with it, the first evaluation tells
         potential.grad(rows)
-    blocks = min(_MOST_BLOCKS, counter.numbers * len(x) // (len(rows) * _LEAST_NUMBERS))
+    enough = counter.numbers * len(x) // (len(rows) * _LEAST_NUMBERS)
+    blocks = min(_MOST_BLOCKS, 1 << max(0, enough.bit_length() - 1))  # a power of two, for as many threads
     return -(-len(x) // blocks) if blocks > 1 else None

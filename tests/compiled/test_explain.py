@@ -1,0 +1,41 @@
+"""What people are told of a compiled step."""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from torchsrk import SDE, Langevin
+from torchsrk.compiled import explain
+from torchsrk.potentials import FunctionPotential
+
+X = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+
+
+def test_a_compiled_step_is_explained():
+    network = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1))
+    sde = Langevin(FunctionPotential(lambda x: network(x).squeeze(-1) + x.square().sum(-1), dim=2))
+    found = explain(sde, "srk-ld", X)
+    assert found.reason is None
+    assert found.any_step_size
+    assert "tanh.default" in found.graph
+    assert "(particles, 16)" in found.graph
+    kept = Path(found.path).read_text()
+    assert found.source in kept
+    parts = dict(found.parts)
+    assert 0.0 < parts["noise"] <= parts["whole step"]
+    shares = [nanoseconds for name, nanoseconds in found.parts if name not in ("noise", "whole step")]
+    assert abs(sum(shares) + parts["noise"] - parts["whole step"]) < 1e-6 * parts["whole step"]
+    text = str(found)
+    assert all(part in text for part in (found.graph, found.source, found.path, "every step size"))
+
+
+def test_an_eager_step_says_why():
+    found = explain(Langevin(FunctionPotential(lambda x: torch.fft.rfft(x).abs().sum(-1), dim=2)), "em", X)
+    assert found.reason is not None
+    assert str(found).startswith("This step runs eagerly, as a step uses aten")
+
+
+def test_noise_that_needs_areas_is_explained():
+    sde = SDE(lambda x: -x, lambda x: torch.diag_embed(1.0 + 0.1 * x.flip(-1).cos()), "general")
+    assert "mm" in explain(sde, "srk-id", X, step_size=0.05).graph
