@@ -1,0 +1,425 @@
+/* Words and normals for one instruction set; philox.c includes this once for each, having defined
+ *
+ *   NAME(x)                       x with the set's suffix
+ *   TARGET                        the attribute that has the compiler use the set
+ *   BYTES                         of a vector
+ *   MULTIPLY(a, b)                products of the low halves of 64-bit lanes
+ *   PACK(even, odd)               the low halves of 64-bit lanes, taken in turns
+ *   SELECT_32, SELECT_64(s, a, b) a where s is negative, else b
+ *   ROOT_32, ROOT_64(a)           square roots
+ *   PIN(x)                        x, computed here and in no other order
+ *
+ * The chains of dependent operations are long, and a processor looks ahead by less than one of them: what is to overlap
+ * must stand side by side. So several vectors are worked on at once, one operation after another, as many as there are
+ * registers for; and as compilers put the chains in a row again, values are pinned to their place. */
+
+typedef uint64_t NAME(U64) __attribute__((vector_size(BYTES), may_alias));
+typedef uint32_t NAME(U32) __attribute__((vector_size(BYTES), may_alias));
+typedef int32_t NAME(I32) __attribute__((vector_size(BYTES), may_alias));
+typedef float NAME(F32) __attribute__((vector_size(BYTES), may_alias));
+typedef double NAME(F64) __attribute__((vector_size(BYTES), may_alias));
+typedef uint32_t NAME(Half) __attribute__((vector_size(BYTES / 2), may_alias));
+#define U64 NAME(U64)
+#define U32 NAME(U32)
+#define I32 NAME(I32)
+#define F32 NAME(F32)
+#define F64 NAME(F64)
+#define INLINE_HERE TARGET static inline __attribute__((always_inline))
+#define SPLAT(x) ((U64){0} + (uint64_t)(x))
+#define EACH(i, count) _Pragma("GCC unroll 16") for (int i = 0; i < (count); i++)
+#define EACH_CHAIN EACH(g, CHAINS)
+#define EACH_UNIT EACH(g, UNITS)
+#define LOAD(type, from) (*(const type *)(from))
+#define STORE(type, to, value) (*(type *)(to) = (value))
+
+/* ---------------------------------------------------------------------------------------------- Philox4x32-10
+ *
+ * Words ride in the low halves of 64-bit lanes, where the widening multiply wants them; what gathers in the high
+ * halves is never read. */
+
+typedef struct {
+    U64 of[10][2];
+} NAME(Keys);
+
+INLINE_HERE void NAME(spread_keys)(uint64_t seed, NAME(Keys) *keys)
+{
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (int round = 0; round < 10; round++, k0 += WEYL_0, k1 += WEYL_1) {
+        keys->of[round][0] = SPLAT(k0);
+        keys->of[round][1] = SPLAT(k1);
+    }
+}
+
+INLINE_HERE void NAME(rounds)(U64 (*x)[4], const NAME(Keys) *keys, int first)
+{
+    EACH(round, 10)
+    {
+        if (round < first)
+            continue;
+        EACH_CHAIN
+        {
+            const U64 p0 = MULTIPLY(x[g][0], SPLAT(MULTIPLIER_0)), p1 = MULTIPLY(x[g][2], SPLAT(MULTIPLIER_1));
+            x[g][0] = (p1 >> 32) ^ (x[g][1] ^ keys->of[round][0]);
+            x[g][2] = (p0 >> 32) ^ (x[g][3] ^ keys->of[round][1]);
+            x[g][1] = p1;
+            x[g][3] = p0;
+            PIN(x[g][0]);
+            PIN(x[g][2]);
+        }
+    }
+}
+
+/* The words of float64 normals. */
+INLINE_HERE void NAME(store_pairs)(U64 (*x)[4], size_t at, Batch *batch)
+{
+    EACH_CHAIN
+    {
+        STORE(U64, batch->left + at + (size_t)g * BYTES, PACK(x[g][1], x[g][0]));
+        STORE(U64, batch->right + at + (size_t)g * BYTES, PACK(x[g][3], x[g][2]));
+    }
+}
+
+/* The words of float32 normals, of blocks in even and odd lanes. */
+INLINE_HERE void NAME(store_singles)(U64 (*even)[4], U64 (*odd)[4], size_t at, Batch *batch)
+{
+    EACH_CHAIN
+    {
+        const size_t here = at + (size_t)g * BYTES;
+        STORE(U64, batch->left + here, PACK(even[g][0], odd[g][0]));
+        STORE(U64, batch->right + here, PACK(even[g][1], odd[g][1]));
+        STORE(U64, batch->left + HALF_BATCH + here, PACK(even[g][2], odd[g][2]));
+        STORE(U64, batch->right + HALF_BATCH + here, PACK(even[g][3], odd[g][3]));
+    }
+}
+
+INLINE_HERE void NAME(words_of_counters)(const NAME(Keys) *keys, const Counters *counters, int kind, int lanes,
+                                         Batch *batch)
+{
+    U64 x[CHAINS][4], odd[CHAINS][4];
+    if (kind == FLOAT64)
+        for (int lane = 0; lane < lanes; lane += CHAINS * BYTES / 8) {
+            EACH_CHAIN
+            EACH(i, 4)
+            x[g][i] = __builtin_convertvector(LOAD(NAME(Half), counters->word[i] + lane + g * BYTES / 8), U64);
+            NAME(rounds)(x, keys, 0);
+            NAME(store_pairs)(x, (size_t)lane * 8, batch);
+        }
+    else
+        for (int lane = 0; lane < lanes; lane += CHAINS * BYTES / 4) {
+            EACH_CHAIN EACH(i, 4) x[g][i] = LOAD(U64, counters->word[i] + lane + g * BYTES / 4);
+            NAME(rounds)(x, keys, 0);
+            EACH_CHAIN EACH(i, 4) odd[g][i] = LOAD(U64, counters->word[i] + lane + g * BYTES / 4) >> 32;
+            NAME(rounds)(odd, keys, 0);
+            NAME(store_singles)(x, odd, (size_t)lane * 4, batch);
+        }
+}
+
+/* The blocks of a cell differ only in the particle, one word of the counter, so most of the first three rounds is the
+ * same for all of them: it is done once, for as many cells together as a vector has 64-bit lanes. */
+typedef struct {
+    _Alignas(64) uint64_t key0[MAX_CELLS], key2[MAX_CELLS], word0[MAX_CELLS], word2[MAX_CELLS], word3[MAX_CELLS];
+} NAME(Start);
+
+INLINE_HERE void NAME(start)(const NAME(Keys) *keys, const Cells *cells, int count, NAME(Start) *start)
+{
+    for (int cell = 0; cell < count; cell += BYTES / 8) {
+        const U64 step = LOAD(U64, cells->step + cell);
+        const U64 p0 = MULTIPLY(LOAD(U64, cells->block + cell), SPLAT(MULTIPLIER_0));
+        const U64 p1 = MULTIPLY(step, SPLAT(MULTIPLIER_1));
+        const U64 q1 = MULTIPLY((p0 >> 32) ^ (step >> 32) ^ keys->of[0][1], SPLAT(MULTIPLIER_1));
+        const U64 q0 = MULTIPLY((q1 >> 32) ^ p1 ^ keys->of[1][0], SPLAT(MULTIPLIER_0));
+        STORE(U64, start->key0 + cell, (p1 >> 32) ^ keys->of[0][0]);
+        STORE(U64, start->key2 + cell, p0 ^ keys->of[1][1]);
+        STORE(U64, start->word0 + cell, q1 ^ keys->of[2][0]);
+        STORE(U64, start->word2 + cell, (q0 >> 32) ^ keys->of[2][1]);
+        STORE(U64, start->word3 + cell, q0);
+    }
+}
+
+INLINE_HERE void NAME(cell_words)(const NAME(Keys) *keys, const Cells *cells, const NAME(Start) *start, int cell,
+                                  U64 offset, U64 (*x)[4])
+{
+    EACH_CHAIN
+    {
+        const U64 particle = offset + cells->particle[cell + g];
+        const U64 p = MULTIPLY(particle ^ start->key0[cell + g], SPLAT(MULTIPLIER_0));
+        const U64 q = MULTIPLY((p >> 32) ^ start->key2[cell + g], SPLAT(MULTIPLIER_1));
+        x[g][0] = (q >> 32) ^ start->word0[cell + g];
+        x[g][1] = q;
+        x[g][2] = p ^ start->word2[cell + g];
+        x[g][3] = SPLAT(start->word3[cell + g]);
+    }
+    NAME(rounds)(x, keys, 3);
+}
+
+INLINE_HERE void NAME(words_of_cells)(const NAME(Keys) *keys, const Cells *cells, int count, uint32_t apart, int kind,
+                                      Batch *batch)
+{
+    U64 x[CHAINS][4], odd[CHAINS][4], offset[2];
+    NAME(Start) start;
+    NAME(start)(keys, cells, count, &start);
+    for (uint32_t j = 0; j < BYTES / 4; j++)
+        if (kind == FLOAT64)
+            offset[0][j / 2] = apart * (j / 2);
+        else
+            offset[j % 2][j / 2] = apart * j;
+    for (int cell = 0; cell < count; cell += CHAINS) {
+        NAME(cell_words)(keys, cells, &start, cell, offset[0], x);
+        if (kind == FLOAT64) {
+            NAME(store_pairs)(x, (size_t)cell * BYTES, batch);
+            continue;
+        }
+        NAME(cell_words)(keys, cells, &start, cell, offset[1], odd);
+        NAME(store_singles)(x, odd, (size_t)cell * BYTES, batch);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------- Box-Muller
+ *
+ * Radius: u in (0, 1] with -2 log u = -2 e log 2 - 4 artanh(s), s = (m - 1)/(m + 1), u = m 2^e, m in [1/sqrt 2, sqrt 2).
+ * Angle: the two top bits are a quadrant, the rest a fraction t of it in [-1/2, 1/2).
+ * The coefficients interpolate at Chebyshev nodes, worked out to 50 digits: artanh in s^2, sin and cos in t^2.
+ *
+ * What philox.py multiplies by a power of two is an integer added to the exponent here, and a sign moves from the sine
+ * and the cosine to the radius: both are exact. */
+
+#define EVALUATE(value, expression)                                                                            \
+    EACH_UNIT                                                                                                  \
+    {                                                                                                          \
+        value[g] = expression;                                                                                 \
+        PIN(value[g]);                                                                                         \
+    }
+#define HORNER(p, x, coefficient) EVALUATE(p, p[g] * x[g] + coefficient)
+
+/* 31 bits, finest near 0: the largest normal is 6.66. From words to s, in their place, and e times a factor. */
+INLINE_HERE void NAME(reduce32)(char *left, char *e)
+{
+    const uint32_t root_half = 0x3f3504f3u;
+    U32 shifted[UNITS];
+    F32 m[UNITS];
+    EVALUATE(m, __builtin_convertvector((I32)(LOAD(U32, left + g * BYTES) >> 1), F32) + 0.5f) /* times 2^31 */
+    EVALUATE(shifted, (U32)m[g] - (root_half + (31u << 23)))
+    EACH_UNIT m[g] = (F32)((shifted[g] & 0x007fffffu) + root_half);
+    EACH_UNIT STORE(F32, left + g * BYTES, (m[g] - 1.0f) / (m[g] + 1.0f));
+    EACH_UNIT STORE(F32, e + g * BYTES, __builtin_convertvector((I32)shifted[g] >> 23, F32) * -1.3862944f);
+}
+
+INLINE_HERE void NAME(box_muller32)(char *left, char *right, const char *e, float scale)
+{
+    F32 t[UNITS], z[UNITS], p[UNITS], q[UNITS], y[UNITS], r[UNITS];
+    EVALUATE(t, __builtin_convertvector((I32)(LOAD(U32, right + g * BYTES) << 2), F32) * 0x1p-32f)
+    EVALUATE(z, t[g] * t[g])
+    EVALUATE(y, LOAD(F32, left + g * BYTES) * LOAD(F32, left + g * BYTES))
+    EVALUATE(p, z[g] * -0.004602149f + 0.07968022f)
+    EVALUATE(q, z[g] * 0.0009067399f + -0.020861529f)
+    EVALUATE(r, y[g] * -0.5984878f + -0.799497f)
+    HORNER(p, z, -0.6459635f)
+    HORNER(q, z, 0.2536694f)
+    HORNER(r, y, -1.3333364f)
+    HORNER(p, z, 1.5707964f)
+    HORNER(q, z, -1.2337005f)
+    HORNER(r, y, -4.0f)
+    EVALUATE(p, p[g] * t[g])
+    HORNER(q, z, 1.0f)
+    EVALUATE(r, LOAD(F32, e + g * BYTES) + LOAD(F32, left + g * BYTES) * r[g])
+    EVALUATE(r, ROOT_32(r[g]))
+    EVALUATE(r, r[g] * scale)
+    EACH_UNIT
+    {
+        const U32 word = LOAD(U32, right + g * BYTES), odd = word << 1;
+        const F32 radius = (F32)((U32)r[g] ^ (word & 0x80000000u));
+        STORE(F32, left + g * BYTES, radius * SELECT_32(odd, -p[g], q[g]));
+        STORE(F32, right + g * BYTES, radius * SELECT_32(odd, q[g], p[g]));
+    }
+}
+
+/* 52 bits: the largest normal is 8.49. */
+INLINE_HERE void NAME(reduce64)(char *left, char *e)
+{
+    const uint64_t one = 0x3ff0000000000000u, root_half = 0x3fe6a09e667f3bcdu, exponent = 0x4330000000000000u;
+    U64 shifted[UNITS];
+    F64 m[UNITS];
+    EVALUATE(shifted, (U64)(2.0 - (F64)(LOAD(U64, left + g * BYTES) >> 12 | one)) + (one - root_half))
+    EACH_UNIT m[g] = (F64)((shifted[g] & 0x000fffffffffffffu) + root_half);
+    EACH_UNIT STORE(F64, left + g * BYTES, (m[g] - 1.0) / (m[g] + 1.0));
+    EACH_UNIT m[g] = (F64)(shifted[g] >> 52 | exponent) - 4503599627371519.0; /* 2^52 + 1023 */
+    EACH_UNIT STORE(F64, e + g * BYTES, m[g] * -1.3862943611198906);
+}
+
+INLINE_HERE void NAME(box_muller64)(char *left, char *right, const char *e, double scale)
+{
+    const uint64_t one = 0x3ff0000000000000u, mantissa = 0x000fffffffffffffu;
+    F64 t[UNITS], z[UNITS], p[UNITS], q[UNITS], y[UNITS], r[UNITS];
+    EVALUATE(t, (F64)((LOAD(U64, right + g * BYTES) >> 10 & mantissa) | one) - 1.5)
+    EVALUATE(z, t[g] * t[g])
+    EVALUATE(y, LOAD(F64, left + g * BYTES) * LOAD(F64, left + g * BYTES))
+    EVALUATE(p, z[g] * 5.633933781537854e-08 + -3.59864335298231e-06)
+    EVALUATE(q, z[g] * -6.329396344967424e-09 + 4.710678405505227e-07)
+    EVALUATE(r, y[g] * -0.2961942072131055 + -0.3062505629672838)
+    HORNER(p, z, 0.0001604411507421909)
+    HORNER(q, z, -2.5202039028029178e-05)
+    HORNER(r, y, -0.36367263360458657)
+    HORNER(p, z, -0.004681754132340976)
+    HORNER(q, z, 0.0009192602745468447)
+    HORNER(r, y, -0.44444394113452096)
+    HORNER(p, z, 0.07969262624604301)
+    HORNER(q, z, -0.020863480763340773)
+    HORNER(r, y, -0.5714285752128336)
+    HORNER(p, z, -0.6459640975062443)
+    HORNER(q, z, 0.2536695079010478)
+    HORNER(r, y, -0.7999999999860468)
+    HORNER(p, z, 1.5707963267948966)
+    HORNER(q, z, -1.2337005501361697)
+    HORNER(r, y, -1.333333333333353)
+    EVALUATE(p, p[g] * t[g])
+    HORNER(q, z, 1.0)
+    HORNER(r, y, -4.0)
+    EVALUATE(r, LOAD(F64, e + g * BYTES) + LOAD(F64, left + g * BYTES) * r[g])
+    EVALUATE(r, ROOT_64(r[g]))
+    EVALUATE(r, r[g] * scale)
+    EACH_UNIT
+    {
+        const U64 word = LOAD(U64, right + g * BYTES), odd = word << 1;
+        const F64 radius = (F64)((U64)r[g] ^ (word & 0x8000000000000000u));
+        STORE(F64, left + g * BYTES, radius * SELECT_64(odd, -p[g], q[g]));
+        STORE(F64, right + g * BYTES, radius * SELECT_64(odd, q[g], p[g]));
+    }
+}
+
+/* Words of the batch to normals, in place. */
+INLINE_HERE void NAME(normals)(Batch *batch, int kind, size_t bytes, int halves, double scale)
+{
+    _Alignas(64) char e[BATCH];
+    for (int half = 0; half < (kind == FLOAT64 ? 1 : halves); half++) {
+        char *const left = batch->left + half * HALF_BATCH, *const right = batch->right + half * HALF_BATCH;
+        for (size_t at = 0; at < bytes; at += UNITS * BYTES)
+            if (kind == FLOAT64)
+                NAME(reduce64)(left + at, e + at);
+            else
+                NAME(reduce32)(left + at, e + at);
+        for (size_t at = 0; at < bytes; at += UNITS * BYTES)
+            if (kind == FLOAT64)
+                NAME(box_muller64)(left + at, right + at, e + at, scale);
+            else
+                NAME(box_muller32)(left + at, right + at, e + at, (float)scale);
+    }
+}
+
+TARGET static void NAME(draw_counters)(uint64_t seed, const Counters *counters, int kind, int lanes, int halves,
+                                       double scale, Batch *batch)
+{
+    NAME(Keys) keys;
+    NAME(spread_keys)(seed, &keys);
+    if (kind == FLOAT64) {
+        NAME(words_of_counters)(&keys, counters, FLOAT64, lanes, batch);
+        NAME(normals)(batch, FLOAT64, (size_t)lanes * 8, halves, scale);
+        return;
+    }
+    NAME(words_of_counters)(&keys, counters, FLOAT32, lanes, batch);
+    if (kind == FLOAT32)
+        NAME(normals)(batch, FLOAT32, (size_t)lanes * 4, halves, scale);
+}
+
+TARGET static void NAME(draw_cells)(uint64_t seed, const Cells *cells, uint32_t apart, int kind, int halves,
+                                    double scale, Batch *batch)
+{
+    NAME(Keys) keys;
+    NAME(spread_keys)(seed, &keys);
+    if (kind == FLOAT64) {
+        NAME(words_of_cells)(&keys, cells, cells->count, apart, FLOAT64, batch);
+        NAME(normals)(batch, FLOAT64, (size_t)cells->count * BYTES, halves, scale);
+        return;
+    }
+    NAME(words_of_cells)(&keys, cells, cells->count, apart, FLOAT32, batch);
+    if (kind == FLOAT32)
+        NAME(normals)(batch, FLOAT32, (size_t)cells->count * BYTES, halves, scale);
+}
+
+/* ----------------------------------------------------------------------------------------------- Laying out */
+
+/* Cells to a tile, normal i of their blocks ``stride`` behind the one before. */
+TARGET static void NAME(store_across)(const Batch *batch, const Cells *cells, int kind, int64_t stride)
+{
+    const size_t size = size_of(kind);
+    for (int cell = 0; cell < cells->count; cell++) {
+        char *out = cells->out[cell];
+        for (size_t i = 0; i * size < (size_t)cells->bytes[cell]; i++, out += stride) {
+            const char *const from = plane(batch, (int)i, 0, kind) + cell * BYTES;
+            if (cells->lanes[cell] * size == BYTES)
+                memcpy(out, from, BYTES);
+            else
+                memcpy(out, from, cells->lanes[cell] * size);
+        }
+    }
+}
+
+/* Cells to rows, blocks ``stride`` behind one another. Of those that can't be whole a part is copied. */
+TARGET static void NAME(store_along)(const Batch *batch, const Cells *cells, int kind, int64_t stride)
+{
+    const int width = BYTES / (int)size_of(kind);
+    for (int cell = 0; cell < cells->count; cell++) {
+        char *const out = cells->out[cell];
+        if (cells->lanes[cell] == (size_t)width && cells->bytes[cell] == BLOCK_BYTES) {
+            if (kind == FLOAT64)
+                store_blocks(batch, FLOAT64, cell * (BYTES / 8), BYTES / 8, out, stride);
+            else
+                store_blocks(batch, FLOAT32, cell * (BYTES / 4), BYTES / 4, out, stride);
+            continue;
+        }
+        char blocks[BYTES / 4 * BLOCK_BYTES];
+        store_blocks(batch, kind, cell * width, width, blocks, BLOCK_BYTES);
+        for (size_t i = 0; i < cells->lanes[cell]; i++)
+            memcpy(out + (int64_t)i * stride, blocks + i * BLOCK_BYTES, cells->bytes[cell]);
+    }
+}
+
+/* The counters LANES blocks further on in a request: block, particle and step are digits of a mixed-radix number, so
+ * advancing is adding digits and carrying. */
+TARGET static void NAME(advance)(const Request *request, Counters *counters)
+{
+    const uint32_t blocks = (uint32_t)blocks_per_row(request), particles = (uint32_t)request->particles;
+    const uint32_t by_block = LANES % blocks, rows = LANES / blocks, by_particle = rows % particles;
+    const uint32_t by_step = rows / particles, block0 = request->first_block, particle0 = request->first_particle;
+    for (int lane = 0; lane < LANES; lane++) {
+        uint32_t block = counters->word[BLOCK][lane] - block0 + by_block;
+        const uint32_t carry = block >= blocks;
+        block -= carry ? blocks : 0;
+        uint32_t particle = counters->word[PARTICLE][lane] - particle0 + by_particle + carry;
+        const uint32_t carry_step = particle >= particles;
+        particle -= carry_step ? particles : 0;
+        const uint32_t low = counters->word[STEP_LOW][lane] + by_step + carry_step;
+        counters->word[STEP_HIGH][lane] += low < counters->word[STEP_LOW][lane];
+        counters->word[STEP_LOW][lane] = low;
+        counters->word[BLOCK][lane] = block + block0;
+        counters->word[PARTICLE][lane] = particle + particle0;
+    }
+}
+
+static const Kernel NAME(kernel) = {
+    BYTES, NAME(draw_counters), NAME(draw_cells), NAME(store_across), NAME(store_along), NAME(advance),
+};
+
+#undef U64
+#undef U32
+#undef I32
+#undef F32
+#undef F64
+#undef INLINE_HERE
+#undef SPLAT
+#undef EACH
+#undef LOAD
+#undef STORE
+#undef EACH_CHAIN
+#undef EACH_UNIT
+#undef EVALUATE
+#undef HORNER
+#undef NAME
+#undef TARGET
+#undef BYTES
+#undef MULTIPLY
+#undef PACK
+#undef SELECT_32
+#undef SELECT_64
+#undef ROOT_32
+#undef ROOT_64
+#undef PIN
