@@ -269,36 +269,56 @@ static void fill_in_order(const Kernel *kernel, const Request *request, int64_t 
     }
 }
 
+INLINE void add_cell(Cells *cells, uint64_t step, uint32_t block, uint32_t particle, char *out, int64_t lanes,
+                     int64_t bytes)
+{
+    const int cell = cells->count++;
+    cells->step[cell] = step;
+    cells->block[cell] = block;
+    cells->particle[cell] = particle;
+    cells->out[cell] = out;
+    cells->lanes[cell] = (size_t)lanes;
+    cells->bytes[cell] = (size_t)bytes;
+}
+
+static void flush_rows(const Kernel *kernel, const Request *request, Cells *cells)
+{
+    Batch batch;
+    kernel->draw_cells(request->seed, cells, 1, request->kind, request->halves, request->scale, &batch);
+    kernel->store_along(&batch, cells, request->kind, request->row_bytes);
+    cells->count = 0;
+}
+
 /* Lanes go across particles, the blocks of a row from the last to the first: where a row ends inside a block, the whole
  * block spills into the next row, which is written later, unless it is another's. */
 static void fill_across(const Kernel *kernel, const Request *request, int64_t first_row, int64_t last_row)
 {
     const int64_t blocks = blocks_per_row(request), width = kernel->bytes / (int64_t)size_of(request->kind);
+    const int64_t particles = request->particles, row_bytes = request->row_bytes;
     const int most = LANES / (int)width;
-    const size_t last_bytes = (size_t)(request->row_bytes - (blocks - 1) * BLOCK_BYTES);
-    Batch batch;
     Cells cells;
     memset(&cells, 0, sizeof cells);
-    for (int64_t row = first_row, next; row < last_row; row = next) {
-        const int64_t step = row / request->particles, particle = row % request->particles;
+    int64_t step = first_row / particles, particle = first_row % particles;
+    for (int64_t row = first_row; row < last_row;) {
         const uint64_t word = with_stream(request->first_step + (uint64_t)step, request->stream);
-        next = row + width < last_row ? row + width : last_row;
-        next = next < (step + 1) * request->particles ? next : (step + 1) * request->particles;
-        for (int64_t block = blocks - 1; block >= 0; block--) {
-            const int cell = cells.count++;
-            cells.step[cell] = word;
-            cells.block[cell] = request->first_block + (uint32_t)block;
-            cells.particle[cell] = request->first_particle + (uint32_t)particle;
-            cells.out[cell] = request->out + row * request->row_bytes + block * BLOCK_BYTES;
-            cells.lanes[cell] = (size_t)(next - row);
-            cells.bytes[cell] = block == blocks - 1 && next == last_row ? last_bytes : BLOCK_BYTES;
-            if (cells.count < most && (block > 0 || next < last_row))
-                continue;
-            kernel->draw_cells(request->seed, &cells, 1, request->kind, request->halves, request->scale, &batch);
-            kernel->store_along(&batch, &cells, request->kind, request->row_bytes);
-            cells.count = 0;
+        const uint32_t first = request->first_particle + (uint32_t)particle;
+        int64_t lanes = particles - particle < width ? particles - particle : width;
+        lanes = last_row - row < lanes ? last_row - row : lanes;
+        int64_t bytes = row + lanes == last_row ? row_bytes - (blocks - 1) * BLOCK_BYTES : BLOCK_BYTES;
+        char *out = request->out + row * row_bytes + (blocks - 1) * BLOCK_BYTES;
+        for (int64_t block = blocks - 1; block >= 0; block--, out -= BLOCK_BYTES, bytes = BLOCK_BYTES) {
+            add_cell(&cells, word, request->first_block + (uint32_t)block, first, out, lanes, bytes);
+            if (cells.count == most)
+                flush_rows(kernel, request, &cells);
+        }
+        row += lanes;
+        particle += lanes;
+        if (particle == particles) {
+            particle = 0;
+            step++;
         }
     }
+    flush_rows(kernel, request, &cells);
 }
 
 static void fill_rows(const Request *request, int64_t first_row, int64_t last_row)
@@ -389,34 +409,37 @@ INLINE int64_t blocks_per_step(const Tile *tile)
     return (tile->components + per_block - 1) / per_block;
 }
 
+static void flush_tile(const Kernel *kernel, const Tile *tile, Cells *cells)
+{
+    Batch batch;
+    kernel->draw_cells(tile->seed, cells, tile->apart, tile->kind, tile->halves, tile->scale, &batch);
+    kernel->store_across(&batch, cells, tile->kind, tile->row * (int64_t)size_of(tile->kind));
+    cells->count = 0;
+}
+
 /* Lanes go across particles: nothing is transposed. */
 static void fill_tile_across(const Kernel *kernel, const Tile *tile)
 {
     const int64_t size = (int64_t)size_of(tile->kind), width = kernel->bytes / size, blocks = blocks_per_step(tile);
+    const int64_t block_stride = BLOCK_BYTES * tile->row, step_stride = tile->rows * tile->row * size;
+    const int64_t last_bytes = tile->components * size - (blocks - 1) * BLOCK_BYTES;
     const int most = LANES / (int)width;
-    Batch batch;
     Cells cells;
     memset(&cells, 0, sizeof cells);
     for (int64_t step = 0; step < tile->steps; step++)
         for (int64_t particle = 0; particle < tile->particles; particle += width) {
+            const uint64_t word = with_stream(tile->first_step + (uint64_t)step, tile->stream);
+            const uint32_t first = tile->first_particle + (uint32_t)particle * tile->apart;
             const int64_t lanes = tile->particles - particle < width ? tile->particles - particle : width;
-            char *out = tile->out + (step * tile->rows * tile->row + particle) * size;
-            int64_t left = tile->components * size;
-            for (int64_t block = 0; block < blocks; block++, left -= BLOCK_BYTES, out += BLOCK_BYTES * tile->row) {
-                const int cell = cells.count++;
-                cells.step[cell] = with_stream(tile->first_step + (uint64_t)step, tile->stream);
-                cells.block[cell] = (uint64_t)block;
-                cells.particle[cell] = tile->first_particle + (uint32_t)particle * tile->apart;
-                cells.out[cell] = out;
-                cells.lanes[cell] = (size_t)lanes;
-                cells.bytes[cell] = (size_t)(left < BLOCK_BYTES ? left : BLOCK_BYTES);
-                if (cells.count < most && (step + 1 < tile->steps || particle + width < tile->particles || left > BLOCK_BYTES))
-                    continue;
-                kernel->draw_cells(tile->seed, &cells, tile->apart, tile->kind, tile->halves, tile->scale, &batch);
-                kernel->store_across(&batch, &cells, tile->kind, tile->row * size);
-                cells.count = 0;
+            char *out = tile->out + step * step_stride + particle * size;
+            for (int64_t block = 0; block < blocks; block++, out += block_stride) {
+                const int64_t bytes = block == blocks - 1 ? last_bytes : BLOCK_BYTES;
+                add_cell(&cells, word, (uint32_t)block, first, out, lanes, bytes);
+                if (cells.count == most)
+                    flush_tile(kernel, tile, &cells);
             }
         }
+    flush_tile(kernel, tile, &cells);
 }
 
 typedef struct {

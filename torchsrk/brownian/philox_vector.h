@@ -19,6 +19,7 @@ typedef int32_t NAME(I32) __attribute__((vector_size(BYTES), may_alias));
 typedef float NAME(F32) __attribute__((vector_size(BYTES), may_alias));
 typedef double NAME(F64) __attribute__((vector_size(BYTES), may_alias));
 typedef uint32_t NAME(Half) __attribute__((vector_size(BYTES / 2), may_alias));
+typedef uint64_t NAME(Anywhere) __attribute__((vector_size(BYTES), may_alias, aligned(4)));
 #define U64 NAME(U64)
 #define U32 NAME(U32)
 #define I32 NAME(I32)
@@ -338,39 +339,54 @@ TARGET static void NAME(draw_cells)(uint64_t seed, const Cells *cells, uint32_t 
 /* ----------------------------------------------------------------------------------------------- Laying out */
 
 /* Cells to a tile, normal i of their blocks ``stride`` behind the one before. */
-TARGET static void NAME(store_across)(const Batch *batch, const Cells *cells, int kind, int64_t stride)
+INLINE_HERE void NAME(store_cells_across)(const Batch *batch, const Cells *cells, int kind, int64_t stride)
 {
     const size_t size = size_of(kind);
     for (int cell = 0; cell < cells->count; cell++) {
-        char *out = cells->out[cell];
-        for (size_t i = 0; i * size < (size_t)cells->bytes[cell]; i++, out += stride) {
-            const char *const from = plane(batch, (int)i, 0, kind) + cell * BYTES;
-            if (cells->lanes[cell] * size == BYTES)
-                memcpy(out, from, BYTES);
-            else
-                memcpy(out, from, cells->lanes[cell] * size);
+        char *const out = cells->out[cell];
+        const size_t lanes = cells->lanes[cell], bytes = cells->bytes[cell];
+        if (lanes == BYTES / size && bytes == BLOCK_BYTES) {
+            EACH(i, BLOCK_BYTES / (int)size)
+            STORE(NAME(Anywhere), out + i * stride, LOAD(U64, plane(batch, i, 0, kind) + cell * BYTES));
+        } else {
+            for (size_t i = 0; i * size < bytes; i++)
+                memcpy(out + (int64_t)i * stride, plane(batch, (int)i, 0, kind) + cell * BYTES, lanes * size);
         }
     }
 }
 
+TARGET static void NAME(store_across)(const Batch *batch, const Cells *cells, int kind, int64_t stride)
+{
+    if (kind == FLOAT64)
+        NAME(store_cells_across)(batch, cells, FLOAT64, stride);
+    else
+        NAME(store_cells_across)(batch, cells, FLOAT32, stride);
+}
+
 /* Cells to rows, blocks ``stride`` behind one another. Of those that can't be whole a part is copied. */
-TARGET static void NAME(store_along)(const Batch *batch, const Cells *cells, int kind, int64_t stride)
+INLINE_HERE void NAME(store_cells_along)(const Batch *batch, const Cells *cells, int kind, int64_t stride)
 {
     const int width = BYTES / (int)size_of(kind);
     for (int cell = 0; cell < cells->count; cell++) {
         char *const out = cells->out[cell];
-        if (cells->lanes[cell] == (size_t)width && cells->bytes[cell] == BLOCK_BYTES) {
-            if (kind == FLOAT64)
-                store_blocks(batch, FLOAT64, cell * (BYTES / 8), BYTES / 8, out, stride);
-            else
-                store_blocks(batch, FLOAT32, cell * (BYTES / 4), BYTES / 4, out, stride);
+        const size_t lanes = cells->lanes[cell], bytes = cells->bytes[cell];
+        char blocks[BYTES / 4 * BLOCK_BYTES];
+        if (lanes == (size_t)width && bytes == BLOCK_BYTES) {
+            store_blocks(batch, kind, cell * width, width, out, stride);
             continue;
         }
-        char blocks[BYTES / 4 * BLOCK_BYTES];
         store_blocks(batch, kind, cell * width, width, blocks, BLOCK_BYTES);
-        for (size_t i = 0; i < cells->lanes[cell]; i++)
-            memcpy(out + (int64_t)i * stride, blocks + i * BLOCK_BYTES, cells->bytes[cell]);
+        for (size_t i = 0; i < lanes; i++)
+            memcpy(out + (int64_t)i * stride, blocks + i * BLOCK_BYTES, bytes);
     }
+}
+
+TARGET static void NAME(store_along)(const Batch *batch, const Cells *cells, int kind, int64_t stride)
+{
+    if (kind == FLOAT64)
+        NAME(store_cells_along)(batch, cells, FLOAT64, stride);
+    else
+        NAME(store_cells_along)(batch, cells, FLOAT32, stride);
 }
 
 /* The counters LANES blocks further on in a request: block, particle and step are digits of a mixed-radix number, so
