@@ -25,7 +25,7 @@
 #define CHAINS 3 /* vectors of Philox worked on side by side, and of Box-Muller */
 #endif
 #ifndef UNITS
-#define UNITS 4
+#define UNITS 6
 #endif
 #define MAX_THREADS 64
 #define BLOCK_BYTES 16
@@ -138,6 +138,7 @@ typedef struct {
 #define TARGET __attribute__((target("avx512f")))
 #define BYTES 64
 #define MULTIPLY(a, b) ((U64)_mm512_mul_epu32((__m512i)(a), (__m512i)(b)))
+#define WIDEN(from) ((U64)_mm512_cvtepu32_epi64(_mm256_load_si256((const __m256i *)(from))))
 #define PACK(even, odd) ((U64)_mm512_mask_mov_epi32((__m512i)(even), 0xaaaa, (__m512i)((odd) << 32)))
 #define SELECT_32(s, a, b) ((F32)_mm512_mask_blend_ps(_mm512_cmplt_epi32_mask((__m512i)(s), _mm512_setzero_si512()), b, a))
 #define SELECT_64(s, a, b) ((F64)_mm512_mask_blend_pd(_mm512_cmplt_epi64_mask((__m512i)(s), _mm512_setzero_si512()), b, a))
@@ -164,6 +165,7 @@ __attribute__((target("avx2"))) INLINE __m256d blend_by_sign_64(__m256d sign, __
 #define TARGET __attribute__((target("avx2")))
 #define BYTES 32
 #define MULTIPLY(a, b) ((U64)_mm256_mul_epu32((__m256i)(a), (__m256i)(b)))
+#define WIDEN(from) ((U64)_mm256_cvtepu32_epi64(_mm_load_si128((const __m128i *)(from))))
 #define PACK(even, odd) ((U64)_mm256_blend_epi32((__m256i)(even), (__m256i)((odd) << 32), 0xaa))
 #define SELECT_32(s, a, b) ((F32)blend_by_sign_32((__m256)(s), (__m256)(a), (__m256)(b)))
 #define SELECT_64(s, a, b) ((F64)blend_by_sign_64((__m256d)(s), (__m256d)(a), (__m256d)(b)))
@@ -193,6 +195,7 @@ __attribute__((target("avx2"))) INLINE __m256d blend_by_sign_64(__m256d sign, __
 #define PIN(x)
 #define BEST_KERNEL (&kernel_any)
 #endif
+#define WIDEN(from) ((U64){(from)[0], (from)[1]})
 #define PACK(even, odd) (((even) & 0xffffffffu) | (odd) << 32)
 #define CHOOSE(mask, a, b) (((mask) & (a)) | (~(mask) & (b)))
 #define SELECT_32(s, a, b) ((F32)CHOOSE((U32)((I32)(s) >> 31), (U32)(a), (U32)(b)))

@@ -4,6 +4,7 @@
  *   TARGET                        the attribute that has the compiler use the set
  *   BYTES                         of a vector
  *   MULTIPLY(a, b)                products of the low halves of 64-bit lanes
+ *   WIDEN(from)                   32-bit words from memory, one to each 64-bit lane
  *   PACK(even, odd)               the low halves of 64-bit lanes, taken in turns
  *   SELECT_32, SELECT_64(s, a, b) a where s is negative, else b
  *   ROOT_32, ROOT_64(a)           square roots
@@ -18,7 +19,6 @@ typedef uint32_t NAME(U32) __attribute__((vector_size(BYTES), may_alias));
 typedef int32_t NAME(I32) __attribute__((vector_size(BYTES), may_alias));
 typedef float NAME(F32) __attribute__((vector_size(BYTES), may_alias));
 typedef double NAME(F64) __attribute__((vector_size(BYTES), may_alias));
-typedef uint32_t NAME(Half) __attribute__((vector_size(BYTES / 2), may_alias));
 typedef uint64_t NAME(Anywhere) __attribute__((vector_size(BYTES), may_alias, aligned(4)));
 #define U64 NAME(U64)
 #define U32 NAME(U32)
@@ -60,8 +60,12 @@ INLINE_HERE void NAME(rounds)(U64 (*x)[4], const NAME(Keys) *keys, int first)
         EACH_CHAIN
         {
             const U64 p0 = MULTIPLY(x[g][0], SPLAT(MULTIPLIER_0)), p1 = MULTIPLY(x[g][2], SPLAT(MULTIPLIER_1));
-            x[g][0] = (p1 >> 32) ^ (x[g][1] ^ keys->of[round][0]);
-            x[g][2] = (p0 >> 32) ^ (x[g][3] ^ keys->of[round][1]);
+            x[g][1] ^= keys->of[round][0];
+            x[g][3] ^= keys->of[round][1];
+            PIN(x[g][1]);
+            PIN(x[g][3]);
+            x[g][0] = (p1 >> 32) ^ x[g][1];
+            x[g][2] = (p0 >> 32) ^ x[g][3];
             x[g][1] = p1;
             x[g][3] = p0;
             PIN(x[g][0]);
@@ -101,7 +105,7 @@ INLINE_HERE void NAME(words_of_counters)(const NAME(Keys) *keys, const Counters 
         for (int lane = 0; lane < lanes; lane += CHAINS * BYTES / 8) {
             EACH_CHAIN
             EACH(i, 4)
-            x[g][i] = __builtin_convertvector(LOAD(NAME(Half), counters->word[i] + lane + g * BYTES / 8), U64);
+            x[g][i] = WIDEN(counters->word[i] + lane + g * BYTES / 8);
             NAME(rounds)(x, keys, 0);
             NAME(store_pairs)(x, (size_t)lane * 8, batch);
         }
@@ -143,12 +147,18 @@ INLINE_HERE void NAME(cell_words)(const NAME(Keys) *keys, const Cells *cells, co
     EACH_CHAIN
     {
         const U64 particle = offset + cells->particle[cell + g];
-        const U64 p = MULTIPLY(particle ^ start->key0[cell + g], SPLAT(MULTIPLIER_0));
-        const U64 q = MULTIPLY((p >> 32) ^ start->key2[cell + g], SPLAT(MULTIPLIER_1));
-        x[g][0] = (q >> 32) ^ start->word0[cell + g];
-        x[g][1] = q;
-        x[g][2] = p ^ start->word2[cell + g];
+        x[g][3] = MULTIPLY(particle ^ start->key0[cell + g], SPLAT(MULTIPLIER_0));
+        x[g][2] = (x[g][3] >> 32) ^ start->key2[cell + g];
+        PIN(x[g][2]);
+    }
+    EACH_CHAIN
+    {
+        x[g][1] = MULTIPLY(x[g][2], SPLAT(MULTIPLIER_1));
+        x[g][0] = (x[g][1] >> 32) ^ start->word0[cell + g];
+        x[g][2] = x[g][3] ^ start->word2[cell + g];
         x[g][3] = SPLAT(start->word3[cell + g]);
+        PIN(x[g][0]);
+        PIN(x[g][2]);
     }
     NAME(rounds)(x, keys, 3);
 }
@@ -205,30 +215,35 @@ INLINE_HERE void NAME(reduce32)(char *left, char *e)
     EACH_UNIT STORE(F32, e + g * BYTES, __builtin_convertvector((I32)shifted[g] >> 23, F32) * -1.3862944f);
 }
 
-INLINE_HERE void NAME(box_muller32)(char *left, char *right, const char *e, float scale)
+INLINE_HERE void NAME(radius32)(char *left, const char *e, float scale)
 {
-    F32 t[UNITS], z[UNITS], p[UNITS], q[UNITS], y[UNITS], r[UNITS];
+    F32 s[UNITS], z[UNITS], p[UNITS];
+    EACH_UNIT s[g] = LOAD(F32, left + g * BYTES);
+    EVALUATE(z, s[g] * s[g])
+    EVALUATE(p, z[g] * -0.5984878f + -0.799497f)
+    HORNER(p, z, -1.3333364f)
+    HORNER(p, z, -4.0f)
+    EACH_UNIT STORE(F32, left + g * BYTES, ROOT_32(LOAD(F32, e + g * BYTES) + s[g] * p[g]) * scale);
+}
+
+/* From radii and words to normals. */
+INLINE_HERE void NAME(turn32)(char *left, char *right)
+{
+    F32 t[UNITS], z[UNITS], p[UNITS], q[UNITS];
     EVALUATE(t, __builtin_convertvector((I32)(LOAD(U32, right + g * BYTES) << 2), F32) * 0x1p-32f)
     EVALUATE(z, t[g] * t[g])
-    EVALUATE(y, LOAD(F32, left + g * BYTES) * LOAD(F32, left + g * BYTES))
     EVALUATE(p, z[g] * -0.004602149f + 0.07968022f)
     EVALUATE(q, z[g] * 0.0009067399f + -0.020861529f)
-    EVALUATE(r, y[g] * -0.5984878f + -0.799497f)
     HORNER(p, z, -0.6459635f)
     HORNER(q, z, 0.2536694f)
-    HORNER(r, y, -1.3333364f)
     HORNER(p, z, 1.5707964f)
     HORNER(q, z, -1.2337005f)
-    HORNER(r, y, -4.0f)
     EVALUATE(p, p[g] * t[g])
     HORNER(q, z, 1.0f)
-    EVALUATE(r, LOAD(F32, e + g * BYTES) + LOAD(F32, left + g * BYTES) * r[g])
-    EVALUATE(r, ROOT_32(r[g]))
-    EVALUATE(r, r[g] * scale)
     EACH_UNIT
     {
         const U32 word = LOAD(U32, right + g * BYTES), odd = word << 1;
-        const F32 radius = (F32)((U32)r[g] ^ (word & 0x80000000u));
+        const F32 radius = (F32)(LOAD(U32, left + g * BYTES) ^ (word & 0x80000000u));
         STORE(F32, left + g * BYTES, radius * SELECT_32(odd, -p[g], q[g]));
         STORE(F32, right + g * BYTES, radius * SELECT_32(odd, q[g], p[g]));
     }
@@ -247,62 +262,67 @@ INLINE_HERE void NAME(reduce64)(char *left, char *e)
     EACH_UNIT STORE(F64, e + g * BYTES, m[g] * -1.3862943611198906);
 }
 
-INLINE_HERE void NAME(box_muller64)(char *left, char *right, const char *e, double scale)
+INLINE_HERE void NAME(radius64)(char *left, const char *e, double scale)
+{
+    F64 s[UNITS], z[UNITS], p[UNITS];
+    EACH_UNIT s[g] = LOAD(F64, left + g * BYTES);
+    EVALUATE(z, s[g] * s[g])
+    EVALUATE(p, z[g] * -0.2961942072131055 + -0.3062505629672838)
+    HORNER(p, z, -0.36367263360458657)
+    HORNER(p, z, -0.44444394113452096)
+    HORNER(p, z, -0.5714285752128336)
+    HORNER(p, z, -0.7999999999860468)
+    HORNER(p, z, -1.333333333333353)
+    HORNER(p, z, -4.0)
+    EACH_UNIT STORE(F64, left + g * BYTES, ROOT_64(LOAD(F64, e + g * BYTES) + s[g] * p[g]) * scale);
+}
+
+INLINE_HERE void NAME(turn64)(char *left, char *right)
 {
     const uint64_t one = 0x3ff0000000000000u, mantissa = 0x000fffffffffffffu;
-    F64 t[UNITS], z[UNITS], p[UNITS], q[UNITS], y[UNITS], r[UNITS];
+    F64 t[UNITS], z[UNITS], p[UNITS], q[UNITS];
     EVALUATE(t, (F64)((LOAD(U64, right + g * BYTES) >> 10 & mantissa) | one) - 1.5)
     EVALUATE(z, t[g] * t[g])
-    EVALUATE(y, LOAD(F64, left + g * BYTES) * LOAD(F64, left + g * BYTES))
     EVALUATE(p, z[g] * 5.633933781537854e-08 + -3.59864335298231e-06)
     EVALUATE(q, z[g] * -6.329396344967424e-09 + 4.710678405505227e-07)
-    EVALUATE(r, y[g] * -0.2961942072131055 + -0.3062505629672838)
     HORNER(p, z, 0.0001604411507421909)
     HORNER(q, z, -2.5202039028029178e-05)
-    HORNER(r, y, -0.36367263360458657)
     HORNER(p, z, -0.004681754132340976)
     HORNER(q, z, 0.0009192602745468447)
-    HORNER(r, y, -0.44444394113452096)
     HORNER(p, z, 0.07969262624604301)
     HORNER(q, z, -0.020863480763340773)
-    HORNER(r, y, -0.5714285752128336)
     HORNER(p, z, -0.6459640975062443)
     HORNER(q, z, 0.2536695079010478)
-    HORNER(r, y, -0.7999999999860468)
     HORNER(p, z, 1.5707963267948966)
     HORNER(q, z, -1.2337005501361697)
-    HORNER(r, y, -1.333333333333353)
     EVALUATE(p, p[g] * t[g])
     HORNER(q, z, 1.0)
-    HORNER(r, y, -4.0)
-    EVALUATE(r, LOAD(F64, e + g * BYTES) + LOAD(F64, left + g * BYTES) * r[g])
-    EVALUATE(r, ROOT_64(r[g]))
-    EVALUATE(r, r[g] * scale)
     EACH_UNIT
     {
         const U64 word = LOAD(U64, right + g * BYTES), odd = word << 1;
-        const F64 radius = (F64)((U64)r[g] ^ (word & 0x8000000000000000u));
+        const F64 radius = (F64)(LOAD(U64, left + g * BYTES) ^ (word & 0x8000000000000000u));
         STORE(F64, left + g * BYTES, radius * SELECT_64(odd, -p[g], q[g]));
         STORE(F64, right + g * BYTES, radius * SELECT_64(odd, q[g], p[g]));
     }
 }
 
-/* Words of the batch to normals, in place. */
+/* Words of the batch to normals, in place. Three loops, because the chain through all of them is too long. */
 INLINE_HERE void NAME(normals)(Batch *batch, int kind, size_t bytes, int halves, double scale)
 {
     _Alignas(64) char e[BATCH];
     for (int half = 0; half < (kind == FLOAT64 ? 1 : halves); half++) {
         char *const left = batch->left + half * HALF_BATCH, *const right = batch->right + half * HALF_BATCH;
-        for (size_t at = 0; at < bytes; at += UNITS * BYTES)
-            if (kind == FLOAT64)
-                NAME(reduce64)(left + at, e + at);
-            else
-                NAME(reduce32)(left + at, e + at);
-        for (size_t at = 0; at < bytes; at += UNITS * BYTES)
-            if (kind == FLOAT64)
-                NAME(box_muller64)(left + at, right + at, e + at, scale);
-            else
-                NAME(box_muller32)(left + at, right + at, e + at, (float)scale);
+#define EACH_PLACE for (size_t at = 0; at < bytes; at += UNITS * BYTES)
+        if (kind == FLOAT64) {
+            EACH_PLACE NAME(reduce64)(left + at, e + at);
+            EACH_PLACE NAME(radius64)(left + at, e + at, scale);
+            EACH_PLACE NAME(turn64)(left + at, right + at);
+        } else {
+            EACH_PLACE NAME(reduce32)(left + at, e + at);
+            EACH_PLACE NAME(radius32)(left + at, e + at, (float)scale);
+            EACH_PLACE NAME(turn32)(left + at, right + at);
+        }
+#undef EACH_PLACE
     }
 }
 
@@ -433,6 +453,7 @@ static const Kernel NAME(kernel) = {
 #undef TARGET
 #undef BYTES
 #undef MULTIPLY
+#undef WIDEN
 #undef PACK
 #undef SELECT_32
 #undef SELECT_64
