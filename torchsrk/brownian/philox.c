@@ -21,6 +21,7 @@
 #define BATCH (8 * LANES)
 #define HALF_BATCH (BATCH / 2)
 #define MAX_CELLS (LANES / 2)
+#define ROOM (MAX_CELLS + 16) /* vectors end beyond the last cell */
 #ifndef CHAINS
 #define CHAINS 3 /* vectors of Philox worked on side by side, and of Box-Muller */
 #endif
@@ -49,7 +50,7 @@ typedef struct {
 /* Cells: as many blocks as a vector has lanes, for consecutive particles. A step has the stream above it. The first
  * lanes of a cell go out, of each block the first bytes. */
 typedef struct {
-    _Alignas(64) uint64_t step[MAX_CELLS], block[MAX_CELLS], particle[MAX_CELLS];
+    _Alignas(64) uint64_t step[ROOM], block[ROOM], particle[ROOM];
     char *out[MAX_CELLS];
     size_t lanes[MAX_CELLS], bytes[MAX_CELLS];
     int count;
@@ -116,6 +117,21 @@ INLINE void store_blocks(const Batch *batch, int kind, int lane, int count, char
             *(Four *)(out + 2 * stride) = SHUFFLE_4(ab_behind, cd_behind, 0, 1, 4, 5);
             *(Four *)(out + 3 * stride) = SHUFFLE_4(ab_behind, cd_behind, 2, 3, 6, 7);
         }
+}
+
+/* A multiple of four bytes. */
+INLINE void copy_few(char *to, const char *from, size_t bytes)
+{
+    if (bytes >= 16) {
+        for (size_t at = 0; at + 16 < bytes; at += 16)
+            memcpy(to + at, from + at, 16);
+        memcpy(to + bytes - 16, from + bytes - 16, 16);
+    } else if (bytes >= 8) {
+        memcpy(to, from, 8);
+        memcpy(to + bytes - 8, from + bytes - 8, 8);
+    } else {
+        memcpy(to, from, 4);
+    }
 }
 
 /* What is written for each instruction set. ``halves`` is 1 if blocks are wanted only as far as their second word or
@@ -216,11 +232,11 @@ INLINE int fills_cells(int64_t particles, int64_t width)
 INLINE void copy_block(const Request *request, int64_t row, int64_t block, const char *from)
 {
     const int64_t offset = block * BLOCK_BYTES, left = request->row_bytes - offset;
-    memcpy(request->out + row * request->row_bytes + offset, from, (size_t)(left < BLOCK_BYTES ? left : BLOCK_BYTES));
+    copy_few(request->out + row * request->row_bytes + offset, from, (size_t)(left < BLOCK_BYTES ? left : BLOCK_BYTES));
 }
 
 /* The counters of the first blocks from a row on. */
-static void count(const Request *request, int64_t row, int lanes, Counters *counters)
+static void count_up(const Request *request, int64_t row, int lanes, Counters *counters)
 {
     const int64_t blocks = blocks_per_row(request);
     int64_t particle = row % request->particles, step = row / request->particles, block = 0;
@@ -249,7 +265,7 @@ static void fill_in_order(const Kernel *kernel, const Request *request, int64_t 
     Counters counters;
     _Alignas(64) char buffer[LANES * BLOCK_BYTES];
     memset(&counters, 0, sizeof counters);
-    count(request, first_row, end - first_row * blocks < LANES ? (int)(end - first_row * blocks) : LANES, &counters);
+    count_up(request, first_row, end - first_row * blocks < LANES ? (int)(end - first_row * blocks) : LANES, &counters);
     int64_t row = first_row, block = 0;
     for (int64_t index = first_row * blocks; index < end; index += LANES) {
         const int lanes = end - index < LANES ? (int)(end - index) : LANES;
@@ -272,10 +288,9 @@ static void fill_in_order(const Kernel *kernel, const Request *request, int64_t 
     }
 }
 
-INLINE void add_cell(Cells *cells, uint64_t step, uint32_t block, uint32_t particle, char *out, int64_t lanes,
+INLINE void set_cell(Cells *cells, int cell, uint64_t step, uint32_t block, uint32_t particle, char *out, int64_t lanes,
                      int64_t bytes)
 {
-    const int cell = cells->count++;
     cells->step[cell] = step;
     cells->block[cell] = block;
     cells->particle[cell] = particle;
@@ -284,12 +299,19 @@ INLINE void add_cell(Cells *cells, uint64_t step, uint32_t block, uint32_t parti
     cells->bytes[cell] = (size_t)bytes;
 }
 
-static void flush_rows(const Kernel *kernel, const Request *request, Cells *cells)
+INLINE void end_cells(Cells *cells, int count)
+{
+    cells->count = count;
+    for (int cell = count; cell < count + ROOM - MAX_CELLS; cell++)
+        cells->step[cell] = cells->block[cell] = cells->particle[cell] = 0;
+}
+
+static void flush_rows(const Kernel *kernel, const Request *request, Cells *cells, int count)
 {
     Batch batch;
+    end_cells(cells, count);
     kernel->draw_cells(request->seed, cells, 1, request->kind, request->halves, request->scale, &batch);
     kernel->store_along(&batch, cells, request->kind, request->row_bytes);
-    cells->count = 0;
 }
 
 /* Lanes go across particles, the blocks of a row from the last to the first: where a row ends inside a block, the whole
@@ -299,8 +321,8 @@ static void fill_across(const Kernel *kernel, const Request *request, int64_t fi
     const int64_t blocks = blocks_per_row(request), width = kernel->bytes / (int64_t)size_of(request->kind);
     const int64_t particles = request->particles, row_bytes = request->row_bytes;
     const int most = LANES / (int)width;
+    int count = 0;
     Cells cells;
-    memset(&cells, 0, sizeof cells);
     int64_t step = first_row / particles, particle = first_row % particles;
     for (int64_t row = first_row; row < last_row;) {
         const uint64_t word = with_stream(request->first_step + (uint64_t)step, request->stream);
@@ -310,9 +332,11 @@ static void fill_across(const Kernel *kernel, const Request *request, int64_t fi
         int64_t bytes = row + lanes == last_row ? row_bytes - (blocks - 1) * BLOCK_BYTES : BLOCK_BYTES;
         char *out = request->out + row * row_bytes + (blocks - 1) * BLOCK_BYTES;
         for (int64_t block = blocks - 1; block >= 0; block--, out -= BLOCK_BYTES, bytes = BLOCK_BYTES) {
-            add_cell(&cells, word, request->first_block + (uint32_t)block, first, out, lanes, bytes);
-            if (cells.count == most)
-                flush_rows(kernel, request, &cells);
+            set_cell(&cells, count, word, request->first_block + (uint32_t)block, first, out, lanes, bytes);
+            if (++count < most)
+                continue;
+            flush_rows(kernel, request, &cells, count);
+            count = 0;
         }
         row += lanes;
         particle += lanes;
@@ -321,7 +345,7 @@ static void fill_across(const Kernel *kernel, const Request *request, int64_t fi
             step++;
         }
     }
-    flush_rows(kernel, request, &cells);
+    flush_rows(kernel, request, &cells, count);
 }
 
 static void fill_rows(const Request *request, int64_t first_row, int64_t last_row)
@@ -397,13 +421,8 @@ INLINE void store_run(const Tile *tile, const Batch *batch, int lane, int64_t st
     const int per_block = (int)(BLOCK_BYTES / size);
     const int64_t component = block * per_block, left = tile->components - component;
     char *out = tile->out + (size_t)((step * tile->rows + component) * tile->row + particle) * size;
-    for (int i = 0; i < per_block && i < left; i++, out += (size_t)tile->row * size) {
-        const char *const from = plane(batch, i, lane, tile->kind);
-        if ((size_t)count * size == 32)
-            memcpy(out, from, 32);
-        else
-            memcpy(out, from, (size_t)count * size);
-    }
+    for (int i = 0; i < per_block && i < left; i++, out += (size_t)tile->row * size)
+        copy_few(out, plane(batch, i, lane, tile->kind), (size_t)count * size);
 }
 
 INLINE int64_t blocks_per_step(const Tile *tile)
@@ -412,12 +431,12 @@ INLINE int64_t blocks_per_step(const Tile *tile)
     return (tile->components + per_block - 1) / per_block;
 }
 
-static void flush_tile(const Kernel *kernel, const Tile *tile, Cells *cells)
+static void flush_tile(const Kernel *kernel, const Tile *tile, Cells *cells, int count)
 {
     Batch batch;
+    end_cells(cells, count);
     kernel->draw_cells(tile->seed, cells, tile->apart, tile->kind, tile->halves, tile->scale, &batch);
     kernel->store_across(&batch, cells, tile->kind, tile->row * (int64_t)size_of(tile->kind));
-    cells->count = 0;
 }
 
 /* Lanes go across particles: nothing is transposed. */
@@ -427,8 +446,8 @@ static void fill_tile_across(const Kernel *kernel, const Tile *tile)
     const int64_t block_stride = BLOCK_BYTES * tile->row, step_stride = tile->rows * tile->row * size;
     const int64_t last_bytes = tile->components * size - (blocks - 1) * BLOCK_BYTES;
     const int most = LANES / (int)width;
+    int count = 0;
     Cells cells;
-    memset(&cells, 0, sizeof cells);
     for (int64_t step = 0; step < tile->steps; step++)
         for (int64_t particle = 0; particle < tile->particles; particle += width) {
             const uint64_t word = with_stream(tile->first_step + (uint64_t)step, tile->stream);
@@ -437,12 +456,14 @@ static void fill_tile_across(const Kernel *kernel, const Tile *tile)
             char *out = tile->out + step * step_stride + particle * size;
             for (int64_t block = 0; block < blocks; block++, out += block_stride) {
                 const int64_t bytes = block == blocks - 1 ? last_bytes : BLOCK_BYTES;
-                add_cell(&cells, word, (uint32_t)block, first, out, lanes, bytes);
-                if (cells.count == most)
-                    flush_tile(kernel, tile, &cells);
+                set_cell(&cells, count, word, (uint32_t)block, first, out, lanes, bytes);
+                if (++count < most)
+                    continue;
+                flush_tile(kernel, tile, &cells, count);
+                count = 0;
             }
         }
-    flush_tile(kernel, tile, &cells);
+    flush_tile(kernel, tile, &cells, count);
 }
 
 typedef struct {

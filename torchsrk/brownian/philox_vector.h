@@ -122,12 +122,12 @@ INLINE_HERE void NAME(words_of_counters)(const NAME(Keys) *keys, const Counters 
 /* The blocks of a cell differ only in the particle, one word of the counter, so most of the first three rounds is the
  * same for all of them: it is done once, for as many cells together as a vector has 64-bit lanes. */
 typedef struct {
-    _Alignas(64) uint64_t key0[MAX_CELLS], key2[MAX_CELLS], word0[MAX_CELLS], word2[MAX_CELLS], word3[MAX_CELLS];
+    _Alignas(64) uint64_t key0[ROOM], key2[ROOM], word0[ROOM], word2[ROOM], word3[ROOM];
 } NAME(Start);
 
 INLINE_HERE void NAME(start)(const NAME(Keys) *keys, const Cells *cells, int count, NAME(Start) *start)
 {
-    for (int cell = 0; cell < count; cell += BYTES / 8) {
+    for (int cell = 0; cell < count + CHAINS - 1; cell += BYTES / 8) {
         const U64 step = LOAD(U64, cells->step + cell);
         const U64 p0 = MULTIPLY(LOAD(U64, cells->block + cell), SPLAT(MULTIPLIER_0));
         const U64 p1 = MULTIPLY(step, SPLAT(MULTIPLIER_1));
@@ -365,12 +365,15 @@ INLINE_HERE void NAME(store_cells_across)(const Batch *batch, const Cells *cells
     for (int cell = 0; cell < cells->count; cell++) {
         char *const out = cells->out[cell];
         const size_t lanes = cells->lanes[cell], bytes = cells->bytes[cell];
-        if (lanes == BYTES / size && bytes == BLOCK_BYTES) {
-            EACH(i, BLOCK_BYTES / (int)size)
-            STORE(NAME(Anywhere), out + i * stride, LOAD(U64, plane(batch, i, 0, kind) + cell * BYTES));
-        } else {
-            for (size_t i = 0; i * size < bytes; i++)
-                memcpy(out + (int64_t)i * stride, plane(batch, (int)i, 0, kind) + cell * BYTES, lanes * size);
+        EACH(i, BLOCK_BYTES / (int)size)
+        {
+            const char *const from = plane(batch, i, 0, kind) + cell * BYTES;
+            if ((size_t)i * size >= bytes)
+                break;
+            if (lanes == BYTES / size)
+                STORE(NAME(Anywhere), out + i * stride, LOAD(U64, from));
+            else
+                copy_few(out + i * stride, from, lanes * size);
         }
     }
 }
@@ -397,7 +400,7 @@ INLINE_HERE void NAME(store_cells_along)(const Batch *batch, const Cells *cells,
         }
         store_blocks(batch, kind, cell * width, width, blocks, BLOCK_BYTES);
         for (size_t i = 0; i < lanes; i++)
-            memcpy(out + (int64_t)i * stride, blocks + i * BLOCK_BYTES, bytes);
+            copy_few(out + (int64_t)i * stride, blocks + i * BLOCK_BYTES, bytes);
     }
 }
 
