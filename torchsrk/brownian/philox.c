@@ -22,12 +22,8 @@
 #define HALF_BATCH (BATCH / 2)
 #define MAX_CELLS (LANES / 2)
 #define ROOM (MAX_CELLS + 16) /* vectors end beyond the last cell */
-#ifndef CHAINS
-#define CHAINS 3 /* vectors of Philox worked on side by side, and of Box-Muller */
-#endif
-#ifndef UNITS
-#define UNITS 6
-#endif
+#define CHAINS 3 /* vectors that are worked on side by side, of Philox and of Box-Muller: both divide a batch */
+#define UNITS 4
 #define MAX_THREADS 64
 #define BLOCK_BYTES 16
 #define SHARD_BYTES (1 << 18)
@@ -147,7 +143,7 @@ typedef struct {
     void (*advance)(const Request *request, Counters *counters);
 } Kernel;
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(PORTABLE_BYTES)
 #include <immintrin.h>
 
 #define NAME(x) x##_avx512
@@ -197,21 +193,34 @@ __attribute__((target("avx2"))) INLINE __m256d blend_by_sign_64(__m256d sign, __
 #define ROOT_32(a) ((F32)_mm_sqrt_ps((__m128)(a)))
 #define ROOT_64(a) ((F64)_mm_sqrt_pd((__m128d)(a)))
 #define PIN(x) __asm__ volatile("" : "+x"(x))
+#define WIDEN(from) ((U64){(from)[0], (from)[1]})
+#ifndef BEST_KERNEL
 #define BEST_KERNEL                                                                                            \
     (__builtin_cpu_supports("avx512f") ? &kernel_avx512                                                        \
      : __builtin_cpu_supports("avx2")  ? &kernel_avx2                                                          \
                                        : &kernel_sse2)
-#else
-#define NAME(x) x##_any
-#define TARGET
-#define BYTES 16
-#define MULTIPLY(a, b) (((a) & 0xffffffffu) * ((b) & 0xffffffffu))
-#define ROOT_32(a) ((F32){sqrtf((a)[0]), sqrtf((a)[1]), sqrtf((a)[2]), sqrtf((a)[3])})
-#define ROOT_64(a) ((F64){sqrt((a)[0]), sqrt((a)[1])})
-#define PIN(x)
-#define BEST_KERNEL (&kernel_any)
 #endif
-#define WIDEN(from) ((U64){(from)[0], (from)[1]})
+#else
+#ifndef PORTABLE_BYTES
+#define PORTABLE_BYTES 16
+#endif
+#define NAME(x) x##_portable
+#define TARGET
+#define BYTES PORTABLE_BYTES
+#define MULTIPLY(a, b) (((a) & 0xffffffffu) * ((b) & 0xffffffffu))
+#define EACH_ELEMENT(type, size, expression)                                                                   \
+    ({                                                                                                         \
+        type vector;                                                                                           \
+        for (int i_ = 0; i_ < BYTES / size; i_++)                                                              \
+            vector[i_] = expression;                                                                           \
+        vector;                                                                                                \
+    })
+#define WIDEN(from) EACH_ELEMENT(U64, 8, (from)[i_])
+#define ROOT_32(a) EACH_ELEMENT(F32, 4, sqrtf((a)[i_]))
+#define ROOT_64(a) EACH_ELEMENT(F64, 8, sqrt((a)[i_]))
+#define PIN(x)
+#define BEST_KERNEL (&kernel_portable)
+#endif
 #define PACK(even, odd) (((even) & 0xffffffffu) | (odd) << 32)
 #define CHOOSE(mask, a, b) (((mask) & (a)) | (~(mask) & (b)))
 #define SELECT_32(s, a, b) ((F32)CHOOSE((U32)((I32)(s) >> 31), (U32)(a), (U32)(b)))
@@ -315,11 +324,12 @@ static void flush_rows(const Kernel *kernel, const Request *request, Cells *cell
 }
 
 /* Lanes go across particles, the blocks of a row from the last to the first: where a row ends inside a block, the whole
- * block spills into the next row, which is written later, unless it is another's. */
+ * block spills into the next rows, which are written later, as long as those are asked for too. */
 static void fill_across(const Kernel *kernel, const Request *request, int64_t first_row, int64_t last_row)
 {
     const int64_t blocks = blocks_per_row(request), width = kernel->bytes / (int64_t)size_of(request->kind);
     const int64_t particles = request->particles, row_bytes = request->row_bytes;
+    const char *const end = request->out + last_row * row_bytes;
     const int most = LANES / (int)width;
     int count = 0;
     Cells cells;
@@ -329,8 +339,9 @@ static void fill_across(const Kernel *kernel, const Request *request, int64_t fi
         const uint32_t first = request->first_particle + (uint32_t)particle;
         int64_t lanes = particles - particle < width ? particles - particle : width;
         lanes = last_row - row < lanes ? last_row - row : lanes;
-        int64_t bytes = row + lanes == last_row ? row_bytes - (blocks - 1) * BLOCK_BYTES : BLOCK_BYTES;
         char *out = request->out + row * row_bytes + (blocks - 1) * BLOCK_BYTES;
+        const int spills_inside = out + (lanes - 1) * row_bytes + BLOCK_BYTES <= end;
+        int64_t bytes = spills_inside ? BLOCK_BYTES : row_bytes - (blocks - 1) * BLOCK_BYTES;
         for (int64_t block = blocks - 1; block >= 0; block--, out -= BLOCK_BYTES, bytes = BLOCK_BYTES) {
             set_cell(&cells, count, word, request->first_block + (uint32_t)block, first, out, lanes, bytes);
             if (++count < most)
