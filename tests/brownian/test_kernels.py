@@ -33,9 +33,7 @@ def kernel(request, tmp_path_factory):
     flags = BUILDS[request.param]
     if flags is None:
         return native.library() or pytest.skip("no noise kernel")
-    if shutil.which("gcc") is None or (
-        request.param == "sse2" and torch.backends.cpu.get_cpu_capability() == "DEFAULT"
-    ):
+    if shutil.which("gcc") is None or (request.param == "sse2" and platform.machine() != "x86_64"):
         pytest.skip("not for this machine")
     path = tmp_path_factory.mktemp("kernel") / "philox.so"
     subprocess.run(["gcc", *FLAGS, *flags, "-o", str(path), str(SOURCE), "-lm", "-pthread"], check=True)
