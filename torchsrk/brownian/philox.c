@@ -173,7 +173,26 @@ __attribute__((target("avx2"))) INLINE __m256d blend_by_sign_64(__m256d sign, __
     return chosen;
 }
 
+/* store_blocks of a cell of float32, in half the shuffles. Rows are written in their order: they may overlap. */
+__attribute__((target("avx2"))) INLINE void store_eight(const Batch *batch, int lane, char *out, int64_t stride)
+{
+    const __m256 a = _mm256_load_ps((const float *)plane(batch, 0, lane, FLOAT32));
+    const __m256 b = _mm256_load_ps((const float *)plane(batch, 1, lane, FLOAT32));
+    const __m256 c = _mm256_load_ps((const float *)plane(batch, 2, lane, FLOAT32));
+    const __m256 d = _mm256_load_ps((const float *)plane(batch, 3, lane, FLOAT32));
+    const __m256d ab = _mm256_castps_pd(_mm256_unpacklo_ps(a, b)), cd = _mm256_castps_pd(_mm256_unpacklo_ps(c, d));
+    const __m256d ab_behind = _mm256_castps_pd(_mm256_unpackhi_ps(a, b));
+    const __m256d cd_behind = _mm256_castps_pd(_mm256_unpackhi_ps(c, d));
+    const __m256d rows[4] = {_mm256_unpacklo_pd(ab, cd), _mm256_unpackhi_pd(ab, cd),
+                             _mm256_unpacklo_pd(ab_behind, cd_behind), _mm256_unpackhi_pd(ab_behind, cd_behind)};
+    for (int i = 0; i < 4; i++)
+        _mm_storeu_pd((double *)(out + i * stride), _mm256_castpd256_pd128(rows[i]));
+    for (int i = 0; i < 4; i++)
+        _mm_storeu_pd((double *)(out + (4 + i) * stride), _mm256_extractf128_pd(rows[i], 1));
+}
+
 #define NAME(x) x##_avx2
+#define STORE_CELL_32 store_eight
 #define TARGET __attribute__((target("avx2")))
 #define BYTES 32
 #define MULTIPLY(a, b) ((U64)_mm256_mul_epu32((__m256i)(a), (__m256i)(b)))

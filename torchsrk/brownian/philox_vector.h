@@ -8,6 +8,7 @@
  *   PACK(even, odd)               the low halves of 64-bit lanes, taken in turns
  *   SELECT_32, SELECT_64(s, a, b) a where s is negative, else b
  *   ROOT_32, ROOT_64(a)           square roots
+ *   STORE_CELL_32                 store_blocks for a whole cell of float32, where there is a better one
  *   PIN(x)                        x, computed here and in no other order
  *
  * The chains of dependent operations are long, and a processor looks ahead by less than one of them: what is to overlap
@@ -395,7 +396,12 @@ INLINE_HERE void NAME(store_cells_along)(const Batch *batch, const Cells *cells,
         const size_t lanes = cells->lanes[cell], bytes = cells->bytes[cell];
         char blocks[BYTES / 4 * BLOCK_BYTES];
         if (lanes == (size_t)width && bytes == BLOCK_BYTES) {
-            store_blocks(batch, kind, cell * width, width, out, stride);
+#ifdef STORE_CELL_32
+            if (kind != FLOAT64)
+                STORE_CELL_32(batch, cell * width, out, stride);
+            else
+#endif
+                store_blocks(batch, kind, cell * width, width, out, stride);
             continue;
         }
         store_blocks(batch, kind, cell * width, width, blocks, BLOCK_BYTES);
@@ -463,3 +469,4 @@ static const Kernel NAME(kernel) = {
 #undef ROOT_32
 #undef ROOT_64
 #undef PIN
+#undef STORE_CELL_32
