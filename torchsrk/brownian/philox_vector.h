@@ -1,4 +1,4 @@
-/* Words and normals for one instruction set; philox.c includes this once for each, having defined
+/* Words and normals for one instruction set; philox_sets.h includes this once for each, having defined
  *
  *   NAME(x)                       x with the set's suffix
  *   TARGET                        the attribute that has the compiler use the set
