@@ -118,7 +118,8 @@ INLINE void copy_few(char *to, const char *from, size_t bytes)
 }
 
 /* What is written for each instruction set. ``halves`` is 1 if blocks are wanted only as far as their second word or
- * float32 normal, and else 2; ``scale`` multiplies normals. Room in a batch beyond what was asked for is overwritten. */
+ * float32 normal, and else 2; ``scale`` multiplies normals. Room in a batch beyond what was asked for is
+ * overwritten. */
 typedef struct {
     int bytes; /* of a vector */
     void (*draw_counters)(uint64_t seed, const Counters *counters, int kind, int lanes, int halves, double scale,

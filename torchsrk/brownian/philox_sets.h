@@ -10,8 +10,10 @@
 #define MULTIPLY(a, b) ((U64)_mm512_mul_epu32((__m512i)(a), (__m512i)(b)))
 #define WIDEN(from) ((U64)_mm512_cvtepu32_epi64(_mm256_load_si256((const __m256i *)(from))))
 #define PACK(even, odd) ((U64)_mm512_mask_mov_epi32((__m512i)(even), 0xaaaa, (__m512i)((odd) << 32)))
-#define SELECT_32(s, a, b) ((F32)_mm512_mask_blend_ps(_mm512_cmplt_epi32_mask((__m512i)(s), _mm512_setzero_si512()), b, a))
-#define SELECT_64(s, a, b) ((F64)_mm512_mask_blend_pd(_mm512_cmplt_epi64_mask((__m512i)(s), _mm512_setzero_si512()), b, a))
+#define SELECT_32(s, a, b) \
+    ((F32)_mm512_mask_blend_ps(_mm512_cmplt_epi32_mask((__m512i)(s), _mm512_setzero_si512()), b, a))
+#define SELECT_64(s, a, b) \
+    ((F64)_mm512_mask_blend_pd(_mm512_cmplt_epi64_mask((__m512i)(s), _mm512_setzero_si512()), b, a))
 #define ROOT_32(a) ((F32)_mm512_sqrt_ps((__m512)(a)))
 #define ROOT_64(a) ((F64)_mm512_sqrt_pd((__m512d)(a)))
 #define PIN(x) __asm__ volatile("" : "+v"(x))
