@@ -12,6 +12,7 @@ from setuptools import Extension, find_packages, setup
 NOISE_KERNEL = Extension(
     "torchsrk.brownian._philox",
     sources=["torchsrk/brownian/philox.c"],
+    depends=[f"torchsrk/brownian/philox_{part}.h" for part in ("batch", "sets", "vector", "normals")],
     extra_compile_args=["-O3", "-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"],
     extra_link_args=["-lm", "-pthread"],
     optional=True,
@@ -33,7 +34,7 @@ setup(
     entry_points={"console_scripts": ["torchsrk = torchsrk.cli:main"]},
     package_data={
         "torchsrk": ["py.typed"],
-        "torchsrk.brownian": ["philox.c"],
+        "torchsrk.brownian": ["philox.c", "*.h"],
         "torchsrk.compiled": ["*.h", "driver.c"],
         "torchsrk.configs": ["*.yaml"],
     },

@@ -57,7 +57,12 @@ def library() -> ctypes.CDLL | None:
             stacklevel=2,
         )
         return None
-    kernel = ctypes.CDLL(spec.origin)
+    return load(spec.origin)
+
+
+def load(path: str) -> ctypes.CDLL:
+    """A kernel built from philox.c."""
+    kernel = ctypes.CDLL(path)
     kernel.torchsrk_fill.argtypes = _FILL_SIGNATURE
     kernel.torchsrk_fill.restype = None
     kernel.torchsrk_fill_tile.argtypes = _FILL_TILE_SIGNATURE
