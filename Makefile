@@ -3,6 +3,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 BENCH_BIN := .venv-bench/bin
 BENCH_INSTALLED := .venv-bench/installed
+KERNEL := $(wildcard torchsrk/brownian/philox*.[ch])
 
 .PHONY: run test bench bench-parts clean
 
@@ -27,12 +28,12 @@ bench-parts: $(INSTALLED)
 	$(BIN)/python scripts/bench_schemes.py
 
 # Made again when a requirement or the noise kernel's source changes.
-$(INSTALLED): setup.py constraints.txt torchsrk/brownian/philox.c
+$(INSTALLED): setup.py constraints.txt $(KERNEL)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@
 
-$(BENCH_INSTALLED): setup.py constraints.txt torchsrk/brownian/philox.c
+$(BENCH_INSTALLED): setup.py constraints.txt $(KERNEL)
 	test -x $(BENCH_BIN)/python || $(PYTHON) -m venv .venv-bench
 	$(BENCH_BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
 	touch $@

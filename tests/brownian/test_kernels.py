@@ -105,3 +105,11 @@ def test_tiles(kernel, dtype):
         assert torch.equal(out, expected), at
         assert (whole[:GUARD] == UNTOUCHED).all(), at
         assert (whole[-GUARD:] == UNTOUCHED).all(), at
+
+
+def test_a_kernel_with_other_bits_is_not_used(monkeypatch):
+    assert native.library() is not None
+    normals = native.philox.normals
+    monkeypatch.setattr(native.philox, "normals", lambda *args: normals(*args).nextafter(torch.tensor(torch.inf)))
+    with pytest.warns(RuntimeWarning, match="does not give the numbers"):
+        assert native.library.__wrapped__() is None

@@ -9,11 +9,11 @@ from torchsrk import SDE, Langevin
 from torchsrk.compiled import explain
 from torchsrk.potentials import FunctionPotential
 
-X = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+X = torch.randn(40, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
 def test_a_compiled_step_is_explained():
-    network = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1))
+    network = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1)).double()
     sde = Langevin(FunctionPotential(lambda x: network(x).squeeze(-1) + x.square().sum(-1), dim=2))
     found = explain(sde, "srk-ld", X)
     assert found.reason is None

@@ -10,6 +10,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from . import philox
+
 KINDS = {torch.int32: 0, torch.float32: 1, torch.float64: 2}
 _FILL_SIGNATURE = (
     ctypes.c_void_p,  # out
@@ -57,7 +59,36 @@ def library() -> ctypes.CDLL | None:
             stacklevel=2,
         )
         return None
-    return load(spec.origin)
+    kernel = load(spec.origin)
+    if _agrees(kernel):
+        return kernel
+    warnings.warn(
+        "the compiled noise kernel does not give the numbers that it should on this processor, so noise comes from "
+        "tensor operations, tens of times slower. Please report it, with the processor's name.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return None
+
+
+def _agrees(kernel: ctypes.CDLL) -> bool:
+    """Whether the kernel, which has other code for every kind of processor, gives the tensor operations' bits here."""
+    steps, particles, components, lanes, scale = 3, 19, 7, 32, 0.75
+    seed, particle, step, stream = 12345, 2**31 + 5, 2**32 - 2, 3
+    for dtype in (torch.float32, torch.float64):
+        index = (torch.arange(steps).view(-1, 1, 1) + step, torch.arange(particles).view(-1, 1) + particle)
+        blocks = torch.arange(-(-components // philox.normals_per_block(dtype)))
+        drawn = philox.words(seed=seed, particle=index[1], step=index[0], stream=stream, block=blocks)
+        wanted = philox.normals(drawn, dtype, scale).flatten(-2)[..., :components]
+        filled = torch.empty(steps, particles, components, dtype=dtype)
+        where = {"seed": seed, "first_particle": particle, "first_step": step, "stream": stream}
+        fill(kernel, filled, first_block=0, scale=scale, threads=1, **where)
+        tile = torch.empty(steps, components, lanes, dtype=dtype)
+        place = (tile.data_ptr(), KINDS[dtype], seed, particle, step, stream)
+        kernel.torchsrk_fill_tile(*place, steps, particles, components, lanes, scale, 1, components)
+        if not torch.equal(filled, wanted) or not torch.equal(tile[..., :particles].mT, wanted):
+            return False
+    return True
 
 
 def load(path: str) -> ctypes.CDLL:

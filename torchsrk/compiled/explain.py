@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -134,7 +134,7 @@ def _parts(problem: Problem, steps: CompiledSteps, bound: Any) -> Iterator[tuple
     yield "noise", noise
     counted = _counted(steps.graph)
     total = sum(counted.values()) or 1.0
-    for name, cost in counted.most_common():
+    for name, cost in sorted(counted.items(), key=lambda item: -item[1]):
         yield f"{name} (share of a count)", (whole - noise) * cost / total
 
 
@@ -160,9 +160,9 @@ def _timed(run: Any, count: int) -> float:
     return 1e9 * seconds / (steps * count)
 
 
-def _counted(graph: fx.Graph) -> Counter[str]:
+def _counted(graph: fx.Graph) -> dict[str, float]:
     """Rough costs of kinds of operations, a particle."""
-    counted: Counter[str] = Counter()
+    counted: dict[str, float] = defaultdict(float)
     particles = _particles(graph)
     for node in graph.nodes:
         name, value = (operation_name(node) or "").partition(".")[0].removesuffix("_copy"), node.meta.get("val")
