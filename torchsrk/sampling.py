@@ -15,11 +15,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from .blocks import Blocks
+from .blocks import Blocks, torch_threads
 from .brownian import BrownianPath, FreshNoise, Increment, LevyArea, MrongowiusRoesslerLevyArea, Needs, start_normals
 from .brownian.draws import GivenNormals, assemble, draws, levy_draws
 from .brownian.noise import check_range
-from .compiled import BoundSteps, CannotCompile, Problem, checked_steps, compiling_pays
+from .compiled import BoundSteps, CannotCompile, Problem, TorchSteps, checked_steps, compiling_pays, torch_steps
 from .integrators import Integrator, integrator_named
 from .potentials.base import is_stateful
 from .recompute import recomputed
@@ -96,7 +96,7 @@ def sample(
     check_every: int | None = None,
     block_size: int | None = None,
     progress: bool = False,
-    compile: bool | Literal["auto"] = False,
+    compile: bool | Literal["auto", "torch"] = False,
 ) -> Run:
     """Run particles through ``burn_in + num_steps`` steps, without a graph and in memory that doesn't grow with them.
 
@@ -123,7 +123,10 @@ def sample(
         compile: run scheme, gradient and noise as one C loop (see torchsrk/compiled). The states are those of an eager
             run to rounding, and the same bits for any number of threads and any batch of more than four. Compiling
             takes about a second, and a fraction of it when found in the cache on disk; "auto" compiles if this run is
-            long enough to gain by it. What can't be compiled runs eagerly, after a warning that says why.
+            long enough to gain by it. "torch" leaves it to torch.compile, for other devices and for what has no C form:
+            all particles at once, with the same noise; it takes torch many seconds, for every step size and number of
+            particles anew, and bits may depend on the number of threads. What can't be compiled runs eagerly, after a
+            warning that says why.
 
     Raises:
         NonFiniteStateError: the state became infinite or NaN.
@@ -141,8 +144,8 @@ def sample(
     scheme = _check_problem(sde, x0, integrator, step_size)
     steps_of_noise = (first_step * scheme.substeps, (burn_in + num_steps) * scheme.substeps)
     check_range(seed, *steps_of_noise, first_particle, math.prod(x0.shape[:-1]))
-    if compile not in (True, False, "auto"):
-        raise ValueError(f'compile is True, False or "auto"; got {compile!r}')
+    if compile not in (True, False, "auto", "torch"):
+        raise ValueError(f'compile is True, False, "auto" or "torch"; got {compile!r}')
     chain = _Chain(sde, scheme, float(step_size), seed, first_particle, levy_area, sde.brownian_dim(x0))
     callbacks = tuple(callbacks)
 
@@ -156,9 +159,12 @@ def sample(
         before, counted = torch.empty_like(now), chain.tallies(now)
         trajectory = None if thin is None else x0.new_empty(num_steps // thin, *x0.shape)
         advance: Advance = partial(chain.advance_blocks, blocks)
-        compiled = None
+        compiled: BoundSteps | TorchSteps | None = None
         gradients = scheme.gradients_per_step * (burn_in + num_steps)
-        if compile is True or (compile == "auto" and compiling_pays(gradients, now.numel())):
+        if compile == "torch":
+            compiled = chain.compiled_by_torch(now, first_step, bar)
+            advance = advance if compiled is None else partial(_on_threads, compiled.advance, threads)
+        elif compile is True or (compile == "auto" and compiling_pays(gradients, now.numel())):
             compiled = chain.compiled(now, blocks, first_step, threads, bar)
             advance = advance if compiled is None else compiled.advance
             check_every = check_every or max(_CHECK_EVERY, min(_CHECK_AT_MOST_EVERY, _CHECKED_NUMBERS // now.numel()))
@@ -296,6 +302,20 @@ class _Chain:
         bar.set_postfix_str(f"compiled in {steps.seconds:.1f} s")
         return bound
 
+    def compiled_by_torch(self, state: Tensor, first_step: int, bar: Any) -> TorchSteps | None:
+        """The same steps by torch.compile, or None after a warning that says why not."""
+        bar.set_postfix_str("compiling")
+        numbers = {"seed": self.seed, "first_particle": self.first_particle, "first_step": first_step}
+        try:
+            if is_stateful(self.sde):
+                raise CannotCompile("the potential changes with every gradient, as one that draws minibatches does")
+            steps = torch_steps(self._problem(state), self, **numbers)
+        except CannotCompile as reason:
+            warnings.warn(f'compile="torch": this run is eager, as {reason}', RuntimeWarning, stacklevel=3)
+            steps = None
+        bar.set_postfix_str("eager" if steps is None else "compiled")
+        return steps
+
     def _problem(self, state: Tensor) -> Problem:
         """The step as a function of normals, which knows nothing of where they come from."""
         levy_area = MrongowiusRoesslerLevyArea() if self.levy_area is None else self.levy_area
@@ -336,6 +356,12 @@ class _Chain:
     def _particle(self, x: Tensor, row: int) -> int:
         """The number of the first particle of rows x from ``row`` on."""
         return self.first_particle + row * math.prod(x.shape[1:-1])
+
+
+def _on_threads(advance: Advance, threads: int, *args: Any) -> None:
+    """Steps of all particles at once, for torch to share out."""
+    with torch_threads(threads):
+        advance(*args)
 
 
 def _increment(

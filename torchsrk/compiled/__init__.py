@@ -6,6 +6,7 @@ from .problem import Problem
 from .programs import compiling_pays
 from .steps import BoundSteps
 from .trace import CannotCompile, OperationCounter
+from .with_torch import TorchSteps, torch_steps
 
 __all__ = [
     "BoundSteps",
@@ -13,7 +14,9 @@ __all__ = [
     "Explanation",
     "OperationCounter",
     "Problem",
+    "TorchSteps",
     "checked_steps",
     "compiling_pays",
     "explain",
+    "torch_steps",
 ]

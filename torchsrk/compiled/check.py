@@ -100,6 +100,15 @@ def check_block(
     return _compare(again, x[rows], torch.cat(parts), longest_sum, [row + place for place in rows])
 
 
+def check_whole(eager: EagerSteps, compiled: Tensor, x: Tensor, first_step: int, longest_sum: int) -> Difference | None:
+    """One step of all particles at once, made eagerly from x and compiled to what is given."""
+
+    def again(start: Tensor) -> Tensor:
+        return eager.advance(start, 0, first=first_step, last=first_step + 1)
+
+    return _compare(again, x, compiled, longest_sum, range(len(x) if x.ndim > 1 else 1))
+
+
 def _compare_copies(
     eager: EagerSteps,
     compiled: CompiledRows,
