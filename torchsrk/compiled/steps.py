@@ -364,7 +364,6 @@ def _compile(problem: Problem, seen: bool) -> CompiledSteps:
         raise CannotCompile("a step depends on the number of particles")
     library = build.load(_program(codes[0], problem), _SIMD)
     library.torchsrk_run.argtypes = (ctypes.POINTER(_Run), ctypes.c_int)
-    library.torchsrk_run.restype = ctypes.c_int
     return CompiledSteps(codes[0], library, traced[0], problem, seen)
 
 
@@ -389,13 +388,13 @@ def _program(code: StepCode, problem: Problem) -> str:
         "WIDTH": problem.width,
         "MEMBERS": math.prod(problem.members),
         "WORKSPACE": code.workspace,
+        "GROUPS": code.groups,
         "NOISES": len(noise),
         "STREAMS": ", ".join(str(int(source.stream)) for source in noise),
         "COMPONENTS": ", ".join(str(source.components) for source in noise),
         **({"ONE_BY_ONE": 1} if problem.one_by_one else {}),
     }
-    header = "".join(f"#define {name} {value}\n" for name, value in definitions.items())
-    files = resources.files(__package__)
-    names = ("vector.h", "exponential.h", "functions.h", *code.headers, "driver.c")
+    header, files = "".join(f"#define {n} {value}\n" for n, value in definitions.items()), resources.files(__package__)
+    names = ("vector.h", "exponential.h", "functions.h", "groups.h", *code.headers, "driver.c")
     *before, driver = (files.joinpath(name).read_text() for name in names)
     return "\n".join((header + "\n".join(before), code.source, driver))
