@@ -1,9 +1,9 @@
 """How near to the processor's peak compiled steps with matrix products are: ``python scripts/bench_products.py``.
 
-Steps of Euler-Maruyama, one gradient each, on one thread, in time of the processor. The peak is that of a loop of independent multiply-adds that
-runs in turns with the steps; the work is that of the gradient's matrix products alone, so what the other
-parts of a step take (activations, noise) counts against its share. Beside it stand the products alone by torch.mm, over
-all particles and over a tile of them: whether to call a BLAS instead is read off here.
+Steps of Euler-Maruyama, one gradient each, on one thread, in time of the processor. The peak is that of a loop of
+independent multiply-adds that runs in turns with the steps; the work is that of the gradient's matrix products alone,
+so what the other parts of a step take (activations, noise) counts against its share. Beside it stand the products alone
+by torch.mm, over all particles and over a tile of them: whether to call a BLAS instead is read off here.
 """
 
 from __future__ import annotations

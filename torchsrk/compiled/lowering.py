@@ -15,6 +15,7 @@ from torch import fx
 
 from .calls import Call, operation_name
 from .indexing import INDEXING
+from .likeness import merge_alike
 from .matrices import MATRICES
 from .moves import MOVES, view
 from .operations import POINTWISE, Kind, Operand, integer_power, vector
@@ -84,6 +85,7 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
     writer = Writer(traced, one_by_one)
     graph = traced.module.graph
     _cut_shapes(graph)
+    merge_alike(graph)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"][: traced.inputs]
     noise = [f"n{k}" for k in range(len(placeholders) - 2)]
     names = dict(zip(placeholders, ("x", *noise, "t"), strict=True))

@@ -128,16 +128,21 @@ def _product(
     terms: Size,
     left: Callable[[Index, str], Operand],
     right: Callable[[Index, str], Operand],
-    start: Callable[[Index], str] = lambda index: "splat(0)",
+    start: Callable[[Index], str] | None = None,
 ) -> Value:
     """Σ_k left(index, k)·right(index, k), several entries along the last dimension at a time."""
     if not isinstance(terms, int):
         raise CannotCompile("a step mixes its particles: a matrix product sums over them")
+    if terms == 1 and start is None:
+        return _outer(shape, left, right)
     writer.longest_sum = max(writer.longest_sum, terms)
     accumulators = _ACCUMULATORS[writer.one_by_one]
     last = max((d for d, size in enumerate(shape) if size is not None), default=-1)
     size = 1 if last < 0 else entries(shape[last])
     whole = size - size % accumulators
+
+    def first(at: Index) -> str:
+        return "splat(0)" if start is None else start(at)
 
     def fill(name: str) -> str:
         def term(at: Index, k: str) -> str:
@@ -149,7 +154,7 @@ def _product(
             def part(first: str, number: int) -> str:
                 return f"{{ {all_terms(number, term(at, f'({first} + r)'))} total += add_up(terms, {number}); }}"
 
-            return f"{{ V total = {start(at)}; {in_blocks(terms, part)} {name}[{offset(shape, at)}] = total; }}"
+            return f"{{ V total = {first(at)}; {in_blocks(terms, part)} {name}[{offset(shape, at)}] = total; }}"
 
         def block(index: Index, entries: int) -> str:
             if _adds_up_terms(writer, terms, entries):
@@ -164,7 +169,7 @@ def _product(
             if most < terms:
                 adds += f"for (int k = {most}; k < {terms}; k++) {{ {each} sum[r] += {term(at, 'k')}; }} "
             return (
-                f"{{ V sum[{entries}]; {each} sum[r] = {start(at)}; {adds}"
+                f"{{ V sum[{entries}]; {each} sum[r] = {first(at)}; {adds}"
                 f"{each} {name}[{offset(shape, at)}] = sum[r]; }}"
             )
 
@@ -178,6 +183,11 @@ def _product(
         return text
 
     return writer.array(shape, fill)
+
+
+def _outer(shape: Shape, left: Callable[[Index, str], Operand], right: Callable[[Index, str], Operand]) -> Value:
+    """A product of one term, which is no sum."""
+    return Value(shape, Kind.VECTOR, lambda i: f"({vector(left(i, '0'))} * {number(right(i, '0'))})", 1)
 
 
 def _moved_on(index: Index, dim: int, by: str) -> Index:

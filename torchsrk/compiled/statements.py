@@ -216,12 +216,25 @@ def _loops(statements: Sequence[Statement], names: Names) -> Iterator[_Loop]:
     together: list[Statement] = []
     at = 0
     for statement, section in zip(statements, _sections(statements), strict=True):
+        if together and section == at and statement.loops == () and _can_go_before(together, statement):
+            yield _Loop((statement,), at)
+            continue
         if together and (section != at or not _can_join(together, statement, names)):
             yield _Loop(tuple(together), at)
             together = []
         together.append(statement)
         at = section
     yield _Loop(tuple(together), at)
+
+
+def _can_go_before(together: Sequence[Statement], statement: Statement) -> bool:
+    """Whether a number is made of nothing that a loop fills, so that the loop can go on after it."""
+    arrays = {other.array for other in together}
+    return (
+        together[0].loops != ()
+        and statement.array not in arrays
+        and all(e.array not in arrays for e in statement.reads)
+    )
 
 
 def _can_join(together: Sequence[Statement], statement: Statement, names: Names) -> bool:
