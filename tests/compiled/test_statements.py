@@ -63,6 +63,22 @@ def test_no_two_arrays_of_one_loop_share_storage():
     assert size == 15, text
 
 
+def test_an_array_takes_the_place_of_one_that_its_loop_reads_last_entry_by_entry():
+    first = [entrywise("t0", "x[(4 - i1)]"), entrywise("t1", "t0[(4 - i1)]")]
+    _, size = written(*first, entrywise("t2", "t1[(4 - i1)]"), entrywise("out", "t2[(4 - i1)]"))
+    assert size == 10  # t2 where t0 was
+    turned = [entrywise("t0", "x[i1]"), entrywise("t1", "t0[(4 - i1)]"), entrywise("t2", "t1[(4 - i1)]")]
+    again = entrywise(
+        "t3", "t1[i1] + t2[(4 - i1)]"
+    )  # t1 goes on as t3, as the entry that it reads is the one it writes
+    _, size = written(*turned, again, entrywise("out", "t3[(4 - i1)]"))
+    assert size == 10
+    before = [entrywise("t3", "x[i1] * t2[(4 - i1)]"), entrywise("t4", "t3[i1] + t1[i1]")]
+    ends = entrywise("out", "t3[(4 - i1)] + t4[(4 - i1)]")
+    _, size = written(*turned, *before, ends)
+    assert size == 15  # not t1 as t3: t4 still reads it
+
+
 def test_parts_of_the_result_are_written_where_they_belong():
     parts = [entrywise("t1", "t0[i1]", "(i1 + 0)", size=10), entrywise("t1", "x[i1]", "(i1 + 5)", size=10)]
     copy = entrywise("out", "t1[i1]", loops=("for (int i1 = 0; i1 < 10; i1 += 1) ",), size=10)

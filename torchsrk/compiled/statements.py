@@ -112,6 +112,14 @@ class _Loop:
         """Those that are filled, and those that are read."""
         return {s.array for s in self.statements} | {entry.array for s in self.statements for entry in s.reads}
 
+    def can_replace(self, array: str, by: Statement) -> bool:
+        """Whether, of an array that is read here for the last time, entries may be written over by a statement's: each
+        is read where that is written, and not after it."""
+        if not by.loops or any(s.array == array for s in self.statements):
+            return False
+        reads = [(n, e.place) for n, s in enumerate(self.statements) for e in s.reads if e.array == array]
+        return all(place == by.place and n <= self.statements.index(by) for n, place in reads)
+
     def text(self, names: Names, hint: str) -> str:
         words = dict.fromkeys(s.operation for s in self.statements if s.operation)
         comment = f"/* {', '.join(words)} */ " if words else ""
@@ -153,6 +161,7 @@ def _section(loops: Sequence[_Loop], names: Names, places: dict[str, int], hint:
 def _storage(loops: Sequence[_Loop], names: Names) -> tuple[dict[str, int], int]:
     """Where each array starts, and the vectors that all of them take."""
     last_met = {name: n for n, loop in enumerate(loops) for name in loop.arrays}
+    masks = {s.array for loop in loops for s in loop.statements if s.is_mask}
     free: list[tuple[int, int]] = []  # (vectors, offset)
     held: dict[str, tuple[int, int]] = {}
     places: dict[str, int] = {}
@@ -161,10 +170,14 @@ def _storage(loops: Sequence[_Loop], names: Names) -> tuple[dict[str, int], int]
         for statement in loop.statements:
             if statement.array in names.variables or statement.array in (*held, RESULT):
                 continue
-            slot = next((slot for slot in free if slot[0] == statement.vectors), None)
+            ends = (name for name in held if last_met[name] == number and held[name][0] == statement.vectors)
+            # C takes it that numbers and conditions are never in one place.
+            alike = (name for name in ends if (name in masks) == statement.is_mask)
+            last = next((name for name in alike if loop.can_replace(name, statement)), None)
+            slot = held.pop(last) if last else next((slot for slot in free if slot[0] == statement.vectors), None)
             if slot is None:
                 slot, size = (statement.vectors, size), size + statement.vectors
-            else:
+            elif not last:
                 free.remove(slot)
             held[statement.array] = slot
             places[statement.array] = slot[1]
