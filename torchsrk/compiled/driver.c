@@ -1,11 +1,12 @@
 /* The loop around a compiled step, included after it: tiles of particles, each taken through all its steps by one
  * thread, with its state and noise in that core's cache. The includer defines WIDTH, WORKSPACE (vectors of temporaries a
- * step uses for a group), KIND (the noise kernel's name for REAL), the noise inputs of a step: NOISES, how many, and the lists
- * STREAMS and COMPONENTS; and MEMBERS: how many particles of the noise, numbered one after another, are one particle
- * here, with as many times the components. */
+ * step uses for a group), KIND (the noise kernel's name for REAL), the noise inputs of a step: NOISES, how many, and the
+ * lists STREAMS and COMPONENTS; and MEMBERS: how many particles of the noise, numbered one after another, are one
+ * particle here, with as many times the components. */
 
 #define MAX_THREADS 64
-#define NOISE_BLOCKS (1024 / GROUPS) /* Philox blocks drawn at a time: enough for the kernel's lanes, few enough for the cache */
+/* Philox blocks drawn at a time: enough for the kernel's lanes, few enough for the cache. */
+#define NOISE_BLOCKS (1024 / GROUPS)
 #define MAX_NOISE_STEPS 64
 
 static const uint32_t streams[NOISES] = {STREAMS};

@@ -102,7 +102,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class _Loop:
-    """Statements that run as one loop, or a single one; by number the section, of a step, that they are in."""
+    """Statements that run as one loop, or a single one, and the number of the section that they are in."""
 
     statements: tuple[Statement, ...]
     section: int
@@ -149,7 +149,7 @@ def assembled(statements: Sequence[Statement], names: Names, hint: str) -> tuple
 
 def _section(loops: Sequence[_Loop], names: Names, places: dict[str, int], hint: str) -> str:
     met = sorted(
-        set[str]().union(*(loop.arrays for loop in loops)) & places.keys(), key=lambda name: (places[name], name)
+        {name for loop in loops for name in loop.arrays} & places.keys(), key=lambda name: (places[name], name)
     )
     pointers = "".join(f"        V *const {name} = work + {places[name]};\n" for name in met)
     body = "".join(f"        {loop.text(names, hint)}\n" for loop in loops)
