@@ -26,6 +26,7 @@ bench-parts: $(INSTALLED)
 	$(BIN)/python scripts/bench_scoring.py
 	$(BIN)/python scripts/bench_check.py
 	$(BIN)/python scripts/bench_schemes.py
+	$(BIN)/python scripts/bench_products.py
 
 # Made again when a requirement or the noise kernel's source changes.
 $(INSTALLED): setup.py constraints.txt $(KERNEL)

@@ -11,15 +11,19 @@ from collections.abc import Callable, Mapping
 import torch
 
 
-def interleaved(contenders: Mapping[str, Callable[[], object]], repeats: int = 15) -> dict[str, list[float]]:
+def interleaved(
+    contenders: Mapping[str, Callable[[], object]],
+    repeats: int = 15,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, list[float]]:
     """Seconds of every contender in every round, after one round to warm up."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for round_number in range(repeats + 1):
         for name, run in contenders.items():
-            start = time.perf_counter()
+            start = clock()
             run()
             if round_number > 0:
-                seconds[name].append(time.perf_counter() - start)
+                seconds[name].append(clock() - start)
     return seconds
 
 

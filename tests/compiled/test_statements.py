@@ -1,39 +1,57 @@
 """Loops that run as one, and arrays that share storage: never where an entry reads what another one writes."""
 
+import re
+
 import pytest
 import torch
 
 from tests.compiled.test_same_numbers import ONE_BY_ONE, SIDE_BY_SIDE, assert_same, both, start
 from torchsrk import SDE
-from torchsrk.compiled.statements import Statement, assembled
+from torchsrk.compiled.statements import Names, Statement, assembled
 
 LOOP = ("for (int i1 = 0; i1 < 5; i1 += 1) ",)
 
 
-def entrywise(array, text, at="i1", loops=LOOP):
-    return Statement(array, 5, text, loops, f"{array}[{at}]")
+def value(text, names):
+    """C in which every entry of an array is asked for by its name."""
+    return lambda _: re.sub(r"\b(t\d+|x)\[([^\[\]]*)\]", lambda found: names.read(*found.groups()), text)
+
+
+def entrywise(array, text, at="i1", loops=LOOP, size=5):
+    """What fills an entry of an array, from the names that entries have."""
+
+    def statement(names):
+        write = value(text, names)
+        return Statement(array, size, write, names.reads_of(lambda: write(array))[1], loops, at)
+
+    return statement
+
+
+def written(*made):
+    """The C of statements without what is around a group's section, and the vectors of storage."""
+    names = Names()
+    text, size = assembled([statement(names) for statement in made], names, "")
+    return text.removeprefix("    EACH_GROUP {\n        INPUTS\n").removesuffix("    }\n"), size
 
 
 def test_neighbours_are_one_loop_with_variables_for_what_it_alone_reads():
-    text, size = assembled(
-        [entrywise("t0", "x[i1] + 1"), entrywise("t1", "t0[i1] * 2"), entrywise("out", "t1[i1]")], ""
-    )
+    text, size = written(entrywise("t0", "x[i1] + 1"), entrywise("t1", "t0[i1] * 2"), entrywise("out", "t1[i1]"))
     assert text.strip() == LOOP[0] + "{ const V t0 = x[i1] + 1; out[i1] = t0 * 2; }"
     assert size == 0
 
 
 def test_another_entry_is_waited_for():
-    text, size = assembled([entrywise("t0", "x[i1] + 1"), entrywise("out", "t0[(4 - i1)]")], "")
+    text, size = written(entrywise("t0", "x[i1] + 1"), entrywise("out", "t0[(4 - i1)]"))
     assert text.count("for") == 2
     assert size == 5
-    text, size = assembled([entrywise("t0", "x[i1] + 1"), entrywise("out", "t0[i1] + t0[(4 - i1)]")], "")
+    text, size = written(entrywise("t0", "x[i1] + 1"), entrywise("out", "t0[i1] + t0[(4 - i1)]"))
     assert text.count("for") == 2
     assert size == 5
 
 
 def test_an_array_read_later_is_kept():
-    sum_up = Statement("t1", 1, "for (int r = 0; r < 5; r++) t1[0] += t0[r];")
-    text, size = assembled([entrywise("t0", "x[i1]"), sum_up, entrywise("out", "x[i1] + t1[0]")], "")
+    sum_up = entrywise("t1", "for (int r = 0; r < 5; r++) t1[0] += t0[r];", loops=None, size=1)
+    text, size = written(entrywise("t0", "x[i1]"), sum_up, entrywise("out", "x[i1] + t1[0]"))
     assert "t0[i1] = x[i1]" in text
     assert size == 6
 
@@ -41,14 +59,30 @@ def test_an_array_read_later_is_kept():
 def test_no_two_arrays_of_one_loop_share_storage():
     """t0 is last read in the loop that fills t2: its place is free after that loop, not within it."""
     turned = [entrywise("t0", "x[i1]"), entrywise("t1", "t0[(4 - i1)]"), entrywise("t2", "t1[i1] + 1")]
-    text, size = assembled([*turned, entrywise("out", "t2[(4 - i1)] + t1[(4 - i1)]")], "")
+    text, size = written(*turned, entrywise("out", "t2[(4 - i1)] + t1[(4 - i1)]"))
     assert size == 15, text
 
 
+def test_an_array_takes_the_place_of_one_that_its_loop_reads_last_entry_by_entry():
+    first = [entrywise("t0", "x[(4 - i1)]"), entrywise("t1", "t0[(4 - i1)]")]
+    _, size = written(*first, entrywise("t2", "t1[(4 - i1)]"), entrywise("out", "t2[(4 - i1)]"))
+    assert size == 10  # t2 where t0 was
+    turned = [entrywise("t0", "x[i1]"), entrywise("t1", "t0[(4 - i1)]"), entrywise("t2", "t1[(4 - i1)]")]
+    again = entrywise(
+        "t3", "t1[i1] + t2[(4 - i1)]"
+    )  # t1 goes on as t3, as the entry that it reads is the one it writes
+    _, size = written(*turned, again, entrywise("out", "t3[(4 - i1)]"))
+    assert size == 10
+    before = [entrywise("t3", "x[i1] * t2[(4 - i1)]"), entrywise("t4", "t3[i1] + t1[i1]")]
+    ends = entrywise("out", "t3[(4 - i1)] + t4[(4 - i1)]")
+    _, size = written(*turned, *before, ends)
+    assert size == 15  # not t1 as t3: t4 still reads it
+
+
 def test_parts_of_the_result_are_written_where_they_belong():
-    parts = [entrywise("t1", "t0[i1]", "(i1 + 0)"), entrywise("t1", "x[i1]", "(i1 + 5)")]
-    copy = entrywise("out", "t1[i1]", loops=("for (int i1 = 0; i1 < 10; i1 += 1) ",))
-    text, _ = assembled([entrywise("t0", "2 * x[i1]"), *parts, copy], "")
+    parts = [entrywise("t1", "t0[i1]", "(i1 + 0)", size=10), entrywise("t1", "x[i1]", "(i1 + 5)", size=10)]
+    copy = entrywise("out", "t1[i1]", loops=("for (int i1 = 0; i1 < 10; i1 += 1) ",), size=10)
+    text, _ = written(entrywise("t0", "2 * x[i1]"), *parts, copy)
     assert "t1" not in text
     assert "out[(i1 + 0)]" in text
     assert "out[(i1 + 5)]" in text

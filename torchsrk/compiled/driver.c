@@ -1,12 +1,12 @@
 /* The loop around a compiled step, included after it: tiles of particles, each taken through all its steps by one
  * thread, with its state and noise in that core's cache. The includer defines WIDTH, WORKSPACE (vectors of temporaries a
- * step uses), KIND (the noise kernel's name for REAL), the noise inputs of a step: NOISES, how many, and the lists
- * STREAMS and COMPONENTS; and MEMBERS: how many particles of the noise, numbered one after another, are one particle
- * here, with as many times the components;
- * and SUBSTEPS: how many steps of noise a step reads, side by side. */
+ * step uses for a group), KIND (the noise kernel's name for REAL), the noise inputs of a step: NOISES, how many, and the
+ * lists STREAMS and COMPONENTS; and MEMBERS: how many particles of the noise, numbered one after another, are one
+ * particle here, with as many times the components; and SUBSTEPS: how many steps of noise a step reads, side by side. */
 
 #define MAX_THREADS 64
-#define NOISE_BLOCKS 1024 /* Philox blocks drawn at a time: enough for the kernel's lanes, few enough for the cache */
+/* Philox blocks drawn at a time: enough for the kernel's lanes, few enough for the cache. */
+#define NOISE_BLOCKS (1024 / GROUPS)
 #define MAX_NOISE_STEPS 64
 
 static const uint32_t streams[NOISES] = {STREAMS};
@@ -37,10 +37,14 @@ typedef struct {
     int failed;
 } Queue;
 
-/* What a thread works in. */
+/* What a thread works in: for each group of a tile. */
 typedef struct {
     V *temporaries, *x, *next, *noise[NOISES];
 } Desk;
+
+#define TILE_PARTICLES (GROUPS * TILE)
+
+static int64_t at_most(int64_t count, int64_t most) { return count < most ? count : most; }
 
 static int64_t steps_drawn_together(int64_t particles)
 {
@@ -49,8 +53,8 @@ static int64_t steps_drawn_together(int64_t particles)
     for (int i = 0; i < NOISES; i++)
         most = components[i] > most ? components[i] : most;
     most *= MEMBERS * SUBSTEPS;
-    const int64_t steps = NOISE_BLOCKS / ((most + in_block - 1) / in_block * particles);
-    return steps < 1 ? 1 : steps > MAX_NOISE_STEPS ? MAX_NOISE_STEPS : steps;
+    const int64_t steps = NOISE_BLOCKS / ((most + in_block - 1) / in_block * at_most(particles, TILE));
+    return steps < 1 ? 1 : at_most(steps, MAX_NOISE_STEPS);
 }
 
 /* The noise of some steps. Lanes beyond the last particle live the first one's life, and are never written out. */
@@ -69,63 +73,74 @@ static void draw(const Run *run, const Desk *desk, int64_t first, int64_t partic
     }
 }
 
-static void run_tile(const Run *run, int64_t tile, const Desk *desk)
+static void run_tile(const Run *run, int64_t tile, Desk *desks)
 {
-    const int64_t first = tile * TILE;
-    const int64_t count = run->particles - first < TILE ? run->particles - first : TILE;
+    const int64_t first = tile * TILE_PARTICLES, count = at_most(run->particles - first, TILE_PARTICLES);
+    const int groups = (int)((count + TILE - 1) / TILE);
     const int64_t together = steps_drawn_together(count);
-    const REAL *source = run->source + first * WIDTH;
-    V *x = desk->x, *next = desk->next;
-    for (int i = 0; i < WIDTH; i++)
-        EACH_LANE ((REAL *)x)[i * TILE + lane] = source[(lane < count ? lane : 0) * WIDTH + i];
+    EACH_GROUP {
+        const REAL *source = run->source + (first + g * TILE) * WIDTH;
+        for (int i = 0; i < WIDTH; i++)
+            EACH_LANE ((REAL *)desks[g].x)[i * TILE + lane] = source[(g * TILE + lane < count ? lane : 0) * WIDTH + i];
+    }
     for (int64_t done = 0; done < run->steps; done += together) {
-        const int64_t steps = run->steps - done < together ? run->steps - done : together;
+        const int64_t steps = at_most(run->steps - done, together);
         const uint64_t step0 = run->first_step + (uint64_t)done;
-        draw(run, desk, first, count, step0 * SUBSTEPS, steps * SUBSTEPS);
+        EACH_GROUP draw(run, desks + g, first + g * TILE, at_most(count - g * TILE, TILE), step0 * SUBSTEPS,
+                        steps * SUBSTEPS);
         for (int64_t k = 0; k < steps; k++) {
             const V t = splat((REAL)((double)(step0 + (uint64_t)k) * run->step_size));
-            const V *noise[NOISES];
-            for (int i = 0; i < NOISES; i++)
-                noise[i] = desk->noise[i] + k * SUBSTEPS * MEMBERS * components[i];
-            step(x, noise, t, run->literals, run->uniforms, run->tables, desk->temporaries, next);
-            V *const swap = x;
-            x = next;
-            next = swap;
+            Group group[GROUPS];
+            EACH_GROUP {
+                Desk *const desk = desks + g;
+                group[g] = (Group){.x = desk->x, .work = desk->temporaries, .out = desk->next};
+                for (int i = 0; i < NOISES; i++)
+                    group[g].noise[i] = desk->noise[i] + k * SUBSTEPS * MEMBERS * components[i];
+                desk->next = desk->x;
+                desk->x = group[g].out;
+            }
+            step(group, groups, t, run->literals, run->uniforms, run->tables);
         }
     }
-    REAL *const out = run->out + first * WIDTH;
-    for (int i = 0; i < WIDTH; i++)
-        for (int64_t lane = 0; lane < count; lane++)
-            out[lane * WIDTH + i] = ((const REAL *)x)[i * TILE + lane];
+    EACH_GROUP {
+        REAL *const out = run->out + (first + g * TILE) * WIDTH;
+        for (int i = 0; i < WIDTH; i++)
+            for (int64_t lane = 0; lane < at_most(count - g * TILE, TILE); lane++)
+                out[lane * WIDTH + i] = ((const REAL *)desks[g].x)[i * TILE + lane];
+    }
 }
 
 static void *run_tiles(void *argument)
 {
     Queue *const queue = argument;
-    const int64_t particles = queue->run->particles, tiles = (particles + TILE - 1) / TILE;
-    /* The last tile has the fewest particles, and so the most steps of noise at a time. */
-    const int64_t together = steps_drawn_together(particles - (tiles - 1) * TILE);
+    const int64_t particles = queue->run->particles, tiles = (particles + TILE_PARTICLES - 1) / TILE_PARTICLES;
+    /* The last tile may have the fewest particles, and so the most steps of noise at a time. */
+    const int64_t together = steps_drawn_together(particles - (tiles - 1) * TILE_PARTICLES);
     int64_t vectors = WORKSPACE + 2 * WIDTH;
     for (int i = 0; i < NOISES; i++)
         vectors += together * SUBSTEPS * MEMBERS * components[i];
     void *memory = 0;
-    if (posix_memalign(&memory, 64, (size_t)vectors * sizeof(V)) != 0) {
+    if (posix_memalign(&memory, 64, (size_t)(GROUPS * vectors) * sizeof(V)) != 0) {
         __atomic_store_n(&queue->failed, 1, __ATOMIC_RELAXED);
         return 0;
     }
-    Desk desk = {.temporaries = memory};
-    desk.x = desk.temporaries + WORKSPACE;
-    desk.next = desk.x + WIDTH;
-    V *free_from = desk.next + WIDTH;
-    for (int i = 0; i < NOISES; i++) {
-        desk.noise[i] = free_from;
-        free_from += together * SUBSTEPS * MEMBERS * components[i];
+    Desk desks[GROUPS];
+    V *free_from = memory;
+    for (int g = 0; g < GROUPS; g++) {
+        desks[g].temporaries = free_from;
+        desks[g].x = free_from + WORKSPACE;
+        desks[g].next = desks[g].x + WIDTH;
+        free_from = desks[g].next + WIDTH;
+        for (int i = 0; i < NOISES; i++) {
+            desks[g].noise[i] = free_from;
+            free_from += together * SUBSTEPS * MEMBERS * components[i];
+        }
     }
     for (;;) {
         const int64_t tile = __atomic_fetch_add(&queue->next_tile, 1, __ATOMIC_RELAXED);
         if (tile >= tiles)
             break;
-        run_tile(queue->run, tile, &desk);
+        run_tile(queue->run, tile, desks);
     }
     free(memory);
     return 0;
@@ -137,7 +152,7 @@ int torchsrk_run(const Run *run, int threads)
     Queue queue = {run, 0, 0};
     pthread_t handles[MAX_THREADS];
     int started = 0;
-    const int64_t tiles = (run->particles + TILE - 1) / TILE;
+    const int64_t tiles = (run->particles + TILE_PARTICLES - 1) / TILE_PARTICLES;
     threads = threads > MAX_THREADS ? MAX_THREADS : threads;
     threads = threads > tiles ? (int)tiles : threads;
     while (started < threads - 1 && pthread_create(&handles[started], 0, run_tiles, &queue) == 0)

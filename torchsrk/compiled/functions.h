@@ -37,11 +37,10 @@
 #define FUNCTION_2(name) BY_LANE_2(name)
 #endif
 
-#ifndef HAS_EXP
+#ifndef HAS_EXPONENTIAL
 FUNCTION(exp)
-#endif
-#ifndef HAS_TANH
 FUNCTION(tanh)
+INLINE V v_sigmoid(V x) { return 1 / (1 + v_exp(-x)); }
 #endif
 FUNCTION(exp2)
 FUNCTION(expm1)
@@ -65,8 +64,6 @@ FUNCTION(erfc)
 FUNCTION_2(pow)
 FUNCTION_2(atan2)
 FUNCTION_2(hypot)
-
-INLINE V v_sigmoid(V x) { return 1 / (1 + v_exp(-x)); }
 
 /* ψ, by its recurrence up to where its asymptotic series (Abramowitz and Stegun, 6.3.18) is exact, and by reflection.
  * One lane at a time, in double precision. */

@@ -15,13 +15,15 @@ from torch import fx
 
 from .calls import Call, operation_name
 from .indexing import INDEXING
+from .likeness import merge_alike
 from .matrices import MATRICES
 from .moves import MOVES, view
 from .operations import POINTWISE, Kind, Operand, integer_power, vector
 from .order import ORDER
+from .products import PRODUCTS
 from .sums import SUMS
 from .trace import CannotCompile, TracedStep
-from .writer import Index, Shape, Value, Writer, count, is_particles
+from .writer import Index, Shape, Value, Writer, count, entries, is_particles
 
 _LARGEST_POWER = 8
 _LONGEST_EXPRESSION = 24  # operations in one C expression
@@ -35,14 +37,14 @@ _FILLS = {
 }
 _CHECKS = {"_linalg_check_errors.default"}  # what fails them is NaN here; torch raises for what it computes itself
 _CONSTANTS = {*_FILLS, "full.default", "full_like.default", "new_full.default", "scalar_tensor.default"}
-_RULES = {**SUMS, **MATRICES, **ORDER, **MOVES, **INDEXING}
+_RULES = {**SUMS, **PRODUCTS, **MATRICES, **ORDER, **MOVES, **INDEXING}
 # What may have whole numbers or conditions for results: they move or choose them, and compute nothing.
 _CHOOSES = {*MOVES, *INDEXING, *ORDER, "where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar"}
 _READS_ONCE = {name for name in SUMS if name.partition(".")[0] in ("sum", "mean", "amax", "amin", "prod", "any", "all")}
 
 _SIGNATURE = """\
-static void step(const V *restrict x, const V *const *noise, const V t, const REAL *restrict c,
-                 const REAL *const *restrict p, const int64_t *const *restrict q, V *restrict work, V *restrict out)
+static void step(const Group *group, const int groups, const V t, const REAL *restrict c, const REAL *const *restrict p,
+                 const int64_t *const *restrict q)
 """
 
 
@@ -53,7 +55,7 @@ class StepCode:
     Attributes:
         source: the function ``step`` of driver.c.
         workspace: vectors of temporary storage it uses.
-        literals, uniforms, tables, checks, bounds, longest_sum, headers: see Writer.
+        literals, uniforms, tables, checks, bounds, longest_sum, groups, headers: see Writer.
     """
 
     source: str
@@ -64,6 +66,7 @@ class StepCode:
     checks: tuple[fx.Node, ...]
     bounds: tuple[tuple[int, int, bool], ...]
     longest_sum: int
+    groups: int
     headers: tuple[str, ...]
 
     def is_like(self, other: StepCode) -> bool:
@@ -80,14 +83,17 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
     writer = Writer(traced, one_by_one)
     graph = traced.module.graph
     _cut_shapes(graph)
+    merge_alike(graph)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"][: traced.inputs]
     noise = [f"n{k}" for k in range(len(placeholders) - 2)]
     names = dict(zip(placeholders, ("x", *noise, "t"), strict=True))
     made_here: set[fx.Node] = set()
     for node in graph.nodes:
+        writer.operation = _in_words(writer, node)
         depends = any(source in made_here for source in node.all_input_nodes)
         if node in names:
-            writer.values[node] = _input(names[node], writer.shape(node))
+            name, shape = names[node], writer.shape(node)
+            writer.values[node] = writer.input(name, shape) if shape else Value((), Kind.VECTOR, lambda index: "t")
         elif node.op == "output":
             _output(writer, node)
         elif operation_name(node) in _CHECKS:
@@ -99,9 +105,10 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
             continue  # torch computes it
         made_here.add(node)
     statements, workspace = writer.assemble()
-    unpacked = "".join(f"    const V *restrict const {name} = noise[{k}];\n" for k, name in enumerate(noise))
-    unused = "".join(f"(void){name}, " for name in (*noise, "t", "c", "p", "q"))
-    source = f"\n{_SIGNATURE}{{\n{unpacked}    {unused}(void)work;\n{statements}}}\n"
+    inputs = "".join(f" INPUT({name}, noise[{k}])" for k, name in enumerate(noise))
+    unused = ", ".join(f"(void){name}" for name in ("t", "c", "p", "q"))
+    before = "\n".join((*sorted(writer.functions), f"#define INPUTS INPUT(x, x){inputs} STORAGE"))
+    source = f"\n{before}\n{_SIGNATURE}{{\n    {unused};\n{statements}}}\n"
     reads = (
         tuple(writer.literals),
         tuple(writer.uniforms),
@@ -109,7 +116,16 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
         tuple(writer.checks),
         tuple(writer.bounds),
     )
-    return StepCode(source, workspace, *reads, writer.longest_sum, tuple(sorted(writer.headers)))
+    return StepCode(source, workspace, *reads, writer.longest_sum, writer.groups, tuple(sorted(writer.headers)))
+
+
+def _in_words(writer: Writer, node: fx.Node) -> str:
+    """The operation and its result's shape, such as "tanh (particles, 64)"."""
+    if node.op == "output":
+        return "the state after the step"
+    name = (operation_name(node) or "").partition(".")[0]
+    sizes = ("particles" if size is None else str(entries(size)) for size in writer.shape(node)) if name else ()
+    return f"{name} ({', '.join(sizes)})" if name else ""
 
 
 def _is_of_particles(writer: Writer, node: fx.Node) -> bool:
@@ -129,10 +145,6 @@ def _cut_shapes(graph: fx.Graph) -> None:
             if not isinstance(fill, fx.Node):
                 node.args, node.kwargs = (), {}
     graph.eliminate_dead_code()
-
-
-def _input(name: str, shape: Shape) -> Value:
-    return Value(shape, Kind.VECTOR, lambda index: name if name == "t" else f"{name}[{index[-1]}]")
 
 
 def _output(writer: Writer, node: fx.Node) -> None:

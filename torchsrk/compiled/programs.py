@@ -271,6 +271,7 @@ def _program(code: StepCode, problem: Problem) -> str:
         "MEMBERS": math.prod(problem.members),
         "SUBSTEPS": problem.substeps,
         "WORKSPACE": code.workspace,
+        "GROUPS": code.groups,
         "NOISES": len(noise),
         "STREAMS": ", ".join(str(int(source.stream)) for source in noise),
         "COMPONENTS": ", ".join(str(source.components) for source in noise),
@@ -278,6 +279,6 @@ def _program(code: StepCode, problem: Problem) -> str:
     }
     header = "".join(f"#define {name} {value}\n" for name, value in definitions.items())
     files = resources.files(__package__)
-    names = ("vector.h", "exponential.h", "functions.h", *code.headers, "driver.c")
+    names = ("vector.h", "exponential.h", "functions.h", "groups.h", *code.headers, "driver.c")
     *before, driver = (files.joinpath(name).read_text() for name in names)
     return "\n".join((header + "\n".join(before), code.source, driver))

@@ -7,14 +7,57 @@ the place of another whose last reader is past.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 RESULT = "out"
-_ARRAY = re.compile(r"\bt\d+\b")
 _MOST_TOGETHER = 24  # statements in a loop, lest it needs many more values at once than there are registers
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of an array, by its place there."""
+
+    array: str
+    place: str
+
+
+@dataclass
+class Names:
+    """What C calls the entries of arrays. Every text asks for them here, so what a text reads is known.
+
+    Attributes:
+        reads: the entries asked for since ``reads_of`` was called last.
+        variables: arrays of which no more than one entry is needed at a time.
+        stand_ins: arrays that others are kept in.
+    """
+
+    reads: list[Entry] = field(default_factory=list)
+    variables: set[str] = field(default_factory=set)
+    stand_ins: dict[str, str] = field(default_factory=dict)
+
+    def array(self, name: str) -> str:
+        return self.stand_ins.get(name, name)
+
+    def entry(self, entry: Entry, is_mask: bool = False) -> str:
+        """The entry of an array that is read or written."""
+        array = self.array(entry.array)
+        if array in self.variables:
+            return array
+        return f"((M *){array})[{entry.place}]" if is_mask else f"{array}[{entry.place}]"
+
+    def read(self, array: str, place: str, is_mask: bool = False) -> str:
+        """The same, of one that is read."""
+        entry = Entry(array, place)
+        self.reads.append(entry)
+        return self.entry(entry, is_mask)
+
+    def reads_of(self, write: Callable[[], str]) -> tuple[str, tuple[Entry, ...]]:
+        """A text, and what it reads."""
+        self.reads = []
+        return write(), tuple(self.reads)
 
 
 @dataclass(frozen=True)
@@ -24,131 +67,208 @@ class Statement:
     Attributes:
         array: the array's name.
         vectors: its size.
-        text: the C. Of a statement that goes entry by entry, the value of an entry.
+        write: the C, from the name that the array has in the end. Of a statement that goes entry by entry, the value of
+            an entry.
+        reads: the entries of other arrays that are in it.
         loops: of such a statement, the heads of the loops around it, from the outermost in.
-        target: the entry that is filled.
-        type: of that entry.
-        is_local: the entry is a variable of that name, and no array is kept.
+        place: of the entry that is filled.
+        is_mask: the entry is a condition.
+        across: C that follows once ``write``'s has run for every group of a tile, and takes them all on. No other
+            statement runs in between.
+        operation: what the user wrote, in words.
     """
 
     array: str
     vectors: int
-    text: str
+    write: Callable[[str], str]
+    reads: tuple[Entry, ...] = ()
     loops: tuple[str, ...] | None = None
-    target: str = ""
-    type: str = "V"
-    is_local: bool = False
+    place: str = ""
+    is_mask: bool = False
+    across: str = ""
+    operation: str = ""
 
-    def __str__(self) -> str:
+    @property
+    def target(self) -> Entry:
+        return Entry(self.array, self.place)
+
+    def text(self, names: Names) -> str:
+        value = self.write(names.array(self.array))
         if self.loops is None:
-            return self.text
-        return f"const {self.type} {self.array} = {self.text};" if self.is_local else f"{self.target} = {self.text};"
-
-    def as_local(self) -> Statement:
-        """With a variable for its entry."""
-        return replace(self, is_local=True)
-
-    def reading_local(self, other: Statement) -> Statement:
-        """With the other's variable for its entry."""
-        return replace(self, text=self.text.replace(other.target, other.array))
+            return value
+        declared = f"const {'M' if self.is_mask else 'V'} " if self.array in names.variables else ""
+        return f"{declared}{names.entry(self.target, self.is_mask)} = {value};"
 
 
-def assembled(statements: Sequence[Statement], hint: str) -> tuple[str, int]:
-    """The statements as C, and the vectors of storage they use. ``hint`` stands before an innermost loop."""
-    statements = _numbers_as_locals(_without_last_copy(statements))
-    groups = [_with_locals(group, statements) for group in _groups(statements)]
-    last_met = {name: n for n, group in enumerate(groups) for s in group for name in {s.array, *_ARRAY.findall(s.text)}}
-    free: list[tuple[int, int]] = []  # (vectors, offset)
-    held: dict[str, tuple[int, int]] = {}
-    size, lines = 0, []
-    for number, group in enumerate(groups):
-        for statement in group:
-            if statement.is_local or statement.array in (*held, RESULT):
-                continue
-            slot = next((slot for slot in free if slot[0] == statement.vectors), None)
-            if slot is None:
-                slot, size = (statement.vectors, size), size + statement.vectors
-            else:
-                free.remove(slot)
-            held[statement.array] = slot
-            lines.append(f"    V *const {statement.array} = work + {slot[1]};\n")
-        lines.append(f"    {_together(group, hint)}\n")
-        free += [held.pop(name) for name in list(held) if last_met[name] <= number]
+@dataclass(frozen=True)
+class _Loop:
+    """Statements that run as one loop, or a single one, and the number of the section that they are in."""
+
+    statements: tuple[Statement, ...]
+    section: int
+
+    @property
+    def arrays(self) -> set[str]:
+        """Those that are filled, and those that are read."""
+        return {s.array for s in self.statements} | {entry.array for s in self.statements for entry in s.reads}
+
+    def can_replace(self, array: str, by: Statement) -> bool:
+        """Whether, of an array that is read here for the last time, entries may be written over by a statement's: each
+        is read where that is written, and not after it."""
+        if not by.loops or any(s.array == array for s in self.statements):
+            return False
+        reads = [(n, e.place) for n, s in enumerate(self.statements) for e in s.reads if e.array == array]
+        return all(place == by.place and n <= self.statements.index(by) for n, place in reads)
+
+    def text(self, names: Names, hint: str) -> str:
+        words = dict.fromkeys(s.operation for s in self.statements if s.operation)
+        comment = f"/* {', '.join(words)} */ " if words else ""
+        body = " ".join(s.text(names) for s in self.statements)
+        loops = self.statements[0].loops
+        if loops:
+            *outer, inner = loops
+            body = f"{''.join(outer)}{hint}{inner}{{ {body} }}"
+        return comment + body
+
+
+def assembled(statements: Sequence[Statement], names: Names, hint: str) -> tuple[str, int]:
+    """The statements as C, and the vectors of storage they use. ``hint`` stands before an innermost loop.
+
+    Between statements that take on all groups of a tile, the C is in sections for one group: see groups.h.
+    """
+    statements = _without_last_copy(statements, names)
+    names.variables |= _numbers(statements)
+    loops = list(_loops(statements, names))
+    names.variables |= _read_within(loops)
+    places, size = _storage(loops, names)
+    lines = []
+    for _, section in groupby(loops, key=lambda loop: loop.section):
+        lines.append(_section(list(section), names, places, hint))
     return "".join(lines), size
 
 
-def _together(group: Sequence[Statement], hint: str) -> str:
-    body = " ".join(map(str, group))
-    if not group[0].loops:
-        return body
-    *outer, inner = group[0].loops
-    return f"{''.join(outer)}{hint}{inner}{{ {body} }}"
+def _section(loops: Sequence[_Loop], names: Names, places: dict[str, int], hint: str) -> str:
+    met = sorted(
+        {name for loop in loops for name in loop.arrays} & places.keys(), key=lambda name: (places[name], name)
+    )
+    pointers = "".join(f"        V *const {name} = work + {places[name]};\n" for name in met)
+    body = "".join(f"        {loop.text(names, hint)}\n" for loop in loops)
+    each = f"    EACH_GROUP {{\n        INPUTS\n{pointers}{body}    }}\n"
+    across = loops[0].statements[0].across
+    return f"    {{\n    EVERY_GROUP\n{each}    {across}\n    }}\n" if across else each
 
 
-def _without_last_copy(statements: Sequence[Statement]) -> Sequence[Statement]:
+def _storage(loops: Sequence[_Loop], names: Names) -> tuple[dict[str, int], int]:
+    """Where each array starts, and the vectors that all of them take."""
+    last_met = {name: n for n, loop in enumerate(loops) for name in loop.arrays}
+    masks = {s.array for loop in loops for s in loop.statements if s.is_mask}
+    free: list[tuple[int, int]] = []  # (vectors, offset)
+    held: dict[str, tuple[int, int]] = {}
+    places: dict[str, int] = {}
+    size = 0
+    for number, loop in enumerate(loops):
+        for statement in loop.statements:
+            if statement.array in names.variables or statement.array in (*held, RESULT):
+                continue
+            ends = (name for name in held if last_met[name] == number and held[name][0] == statement.vectors)
+            # C takes it that numbers and conditions are never in one place.
+            alike = (name for name in ends if (name in masks) == statement.is_mask)
+            last = next((name for name in alike if loop.can_replace(name, statement)), None)
+            slot = held.pop(last) if last else next((slot for slot in free if slot[0] == statement.vectors), None)
+            if slot is None:
+                slot, size = (statement.vectors, size), size + statement.vectors
+            elif not last:
+                free.remove(slot)
+            held[statement.array] = slot
+            places[statement.array] = slot[1]
+        free += [held.pop(name) for name in list(held) if last_met[name] <= number]
+    return places, size
+
+
+def _without_last_copy(statements: Sequence[Statement], names: Names) -> Sequence[Statement]:
     """Without the copy of an array to the result, where that is all that the array is for."""
     *before, last = statements
-    name = "".join(_ARRAY.findall(last.text))
-    is_copy = last.target == last.text.replace(name, RESULT) if name else False
-    if not is_copy or any(name in _ARRAY.findall(s.text) for s in before if s.array != name or s.loops is not None):
+    if len(last.reads) != 1 or last.write(RESULT) != names.entry(last.reads[0]) or last.reads[0].place != last.place:
         return statements
-    return [_renamed(statement, name) if statement.array == name else statement for statement in before]
+    name = last.reads[0].array
+    sizes = {s.vectors for s in before if s.array == name}
+    is_read = any(s.array != name or s.loops is not None for s in before if name in {entry.array for entry in s.reads})
+    if sizes != {last.vectors} or is_read:
+        return statements
+    names.stand_ins[name] = RESULT
+    return [replace(s, array=RESULT) if s.array == name else s for s in before]
 
 
-def _renamed(statement: Statement, name: str) -> Statement:
-    own = re.compile(rf"\b{name}\b")
-    text, target = (own.sub(RESULT, part) for part in (statement.text, statement.target))
-    return replace(statement, array=RESULT, text=text, target=target)
+def _sections(statements: Sequence[Statement]) -> list[int]:
+    """The number of each statement's section: what takes on all groups is one of its own."""
+    numbers, number = [], 0
+    for before, statement in zip([None, *statements], statements, strict=False):
+        number += bool(before and (before.across or statement.across))
+        numbers.append(number)
+    return numbers
 
 
-def _numbers_as_locals(statements: Sequence[Statement]) -> list[Statement]:
-    """With what has one entry as a variable, where it is read as such."""
-    done = list(statements)
-    for place, statement in enumerate(statements):
-        if statement.loops == () and statement.array != RESULT and _is_read_by_entry(statement, statements):
-            done[place] = done[place].as_local()
-            done[place + 1 :] = [later.reading_local(statement) for later in done[place + 1 :]]
-    return done
+def _numbers(statements: Sequence[Statement]) -> set[str]:
+    """Arrays of one entry that are variables: they are filled once, and read where such a variable is seen."""
+    sections = _sections(statements)
+    fills = Counter(s.array for s in statements)
+    single = {
+        s.array: (s.target, section)
+        for s, section in zip(statements, sections, strict=True)
+        if s.loops == () and s.array != RESULT and fills[s.array] == 1
+    }
+    for statement, section in zip(statements, sections, strict=True):
+        for entry in statement.reads:
+            if entry.array in single and single[entry.array] != (entry, section):
+                del single[entry.array]
+    return set(single)
 
 
-def _is_read_by_entry(statement: Statement, statements: Sequence[Statement]) -> bool:
-    """Whether whoever names its array reads the one entry that it fills, and nothing else fills the array."""
-    named = sum(_ARRAY.findall(s.text).count(statement.array) for s in statements)
-    read = sum(s.text.count(statement.target) for s in statements)
-    return named == read and sum(s.array == statement.array for s in statements) == 1
-
-
-def _groups(statements: Sequence[Statement]) -> Iterator[list[Statement]]:
+def _loops(statements: Sequence[Statement], names: Names) -> Iterator[_Loop]:
     """Neighbours that can run as one loop."""
-    group: list[Statement] = []
-    for statement in statements:
-        if group and not _can_join(group, statement):
-            yield group
-            group = []
-        group.append(statement)
-    yield group
-
-
-def _can_join(group: Sequence[Statement], statement: Statement) -> bool:
-    """Whether a statement may follow the others entry by entry: of theirs, it reads the same entry alone."""
-    if statement.loops is None or statement.loops != group[0].loops or len(group) >= _MOST_TOGETHER:
-        return False
-    elsewhere = statement.text
-    for other in group:
-        elsewhere = elsewhere if other.is_local else elsewhere.replace(other.target, "")
-    return not {other.array for other in group if not other.is_local} & {*_ARRAY.findall(elsewhere)}
-
-
-def _with_locals(group: list[Statement], statements: Sequence[Statement]) -> list[Statement]:
-    """A loop, with variables for what is read in it alone."""
-    inside = Counter(name for statement in group for name in _ARRAY.findall(statement.text))
-    everywhere = Counter(name for statement in statements for name in _ARRAY.findall(statement.text))
-    fills = Counter(statement.array for statement in statements)
-    done = list(group)
-    for place, statement in enumerate(group):
-        name = statement.array
-        if not statement.loops or name == RESULT or fills[name] > 1 or inside[name] < everywhere[name]:
+    together: list[Statement] = []
+    at = 0
+    for statement, section in zip(statements, _sections(statements), strict=True):
+        if together and section == at and statement.loops == () and _can_go_before(together, statement):
+            yield _Loop((statement,), at)
             continue
-        done[place] = done[place].as_local()
-        done[place + 1 :] = [later.reading_local(statement) for later in done[place + 1 :]]
-    return done
+        if together and (section != at or not _can_join(together, statement, names)):
+            yield _Loop(tuple(together), at)
+            together = []
+        together.append(statement)
+        at = section
+    yield _Loop(tuple(together), at)
+
+
+def _can_go_before(together: Sequence[Statement], statement: Statement) -> bool:
+    """Whether a number is made of nothing that a loop fills, so that the loop can go on after it."""
+    arrays = {other.array for other in together}
+    return (
+        together[0].loops != ()
+        and statement.array not in arrays
+        and all(e.array not in arrays for e in statement.reads)
+    )
+
+
+def _can_join(together: Sequence[Statement], statement: Statement, names: Names) -> bool:
+    """Whether a statement may follow the others entry by entry: of theirs, it reads the same entry alone."""
+    if statement.loops is None or statement.loops != together[0].loops or len(together) >= _MOST_TOGETHER:
+        return False
+    arrays = {other.array for other in together} - names.variables
+    same = {other.target for other in together}
+    return all(entry in same for entry in statement.reads if entry.array in arrays)
+
+
+def _read_within(loops: Sequence[_Loop]) -> set[str]:
+    """Arrays that a loop fills and that are read in it alone."""
+    fills = Counter(s.array for loop in loops for s in loop.statements)
+    readers: dict[str, set[int]] = {}
+    for number, loop in enumerate(loops):
+        for array in {entry.array for s in loop.statements for entry in s.reads}:
+            readers.setdefault(array, set()).add(number)
+    return {
+        s.array
+        for number, loop in enumerate(loops)
+        for s in loop.statements
+        if s.loops and s.array != RESULT and fills[s.array] == 1 and readers.get(s.array, set()) <= {number}
+    }

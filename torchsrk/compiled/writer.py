@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor, fx
 
 from .operations import Kind, Operand, vector
-from .statements import RESULT, Statement, assembled
+from .statements import RESULT, Names, Statement, assembled
 from .trace import CannotCompile, TracedStep
 
 
@@ -36,7 +35,6 @@ Shape = tuple[Size, ...]
 Index = Sequence[str]
 
 ANOTHER_DIMENSION = "a step reshapes its particles into another dimension"
-_ARRAY_ENTRY = re.compile(r"(t\d+|x|n\d+)\[[^\[]*\]|t")
 
 
 @dataclass(frozen=True)
@@ -80,6 +78,10 @@ class Writer:
         bounds: (table, size, whether it may count from the end): what its places must lie within.
         longest_sum: the most terms that any sum of the step adds up.
         headers: the files of C beside vector.h that it calls.
+        functions: C that stands before the step.
+        groups: vectors of particles that a tile has: more than one if a product is made of all at once.
+        names: what C calls the entries of arrays.
+        operation: what is being written, in words.
     """
 
     def __init__(self, traced: TracedStep, one_by_one: bool) -> None:
@@ -92,6 +94,10 @@ class Writer:
         self.bounds: list[tuple[int, int, bool]] = []
         self.longest_sum = 1
         self.headers: set[str] = set()
+        self.functions: set[str] = set()
+        self.groups = 1
+        self.names = Names()
+        self.operation = ""
         self.values: dict[fx.Node, Value | list[Value]] = {}
         self._statements: list[Statement] = []
         self._numbers = itertools.count()
@@ -191,15 +197,35 @@ class Writer:
         """Whole numbers: places in a tensor, as a rule."""
         self.tables.append(node)
         number = len(self.tables) - 1
-        return Value(shape, Kind.PLACE, lambda index: f"q[{number}][{offset(shape, index)}]", table=number)
+        return self._array(f"q[{number}]", shape, Kind.PLACE, number)
+
+    def input(self, name: str, shape: Shape) -> Value:
+        """A tensor that a step is given: the state, or normals."""
+        return Value(shape, Kind.VECTOR, lambda index: self.names.read(name, index[-1]))
+
+    def is_uniform(self, argument: Any) -> bool:
+        """Whether an argument is a tensor that torch computes before the run."""
+        return isinstance(argument, fx.Node) and (argument not in self.values or argument in self.uniforms)
+
+    def uniform(self, node: fx.Node) -> str:
+        """Where such a tensor's numbers start."""
+        self.value(node)
+        return f"p[{self.uniforms.index(node)}]"
+
+    def is_array(self, value: Value) -> bool:
+        """Whether a value's entries are stored in order, one by one."""
+        index = [f"i{d}" for d in range(len(value.shape))]
+        text, reads = self.names.reads_of(lambda: value.entry(index))
+        return [text] == [self.names.entry(entry) for entry in reads] and reads[0].place == offset(value.shape, index)
 
     # ------------------------------------------------------------------------------------------------- writing
 
     def store(self, value: Value) -> Value:
         """The value in an array of its own, unless it is one."""
-        if _ARRAY_ENTRY.fullmatch(value.entry([f"i{d}" for d in range(len(value.shape))])):
-            return value
         kind = Kind.MASK if value.kind is Kind.MASK else Kind.VECTOR
+        text, reads = self.names.reads_of(lambda: value.entry([f"i{d}" for d in range(len(value.shape))]))
+        if [text] == [self.names.entry(entry, kind is Kind.MASK) for entry in reads] or text == "t":
+            return value
         return self.filled(value.shape, [(value, lambda index: index)], kind)
 
     def filled(
@@ -209,13 +235,14 @@ class Writer:
         array = self._name()
         for part, to in parts:
             self._fill(array, shape, part, to, kind)
-        return _array_value(array, shape, kind)
+        return self._array(array, shape, kind)
 
-    def array(self, shape: Shape, fill: Callable[[str], str]) -> Value:
-        """A new array, filled by the C that ``fill(its name)`` writes."""
+    def array(self, shape: Shape, fill: Callable[[str], str], across: str = "") -> Value:
+        """A new array, filled by the C that ``fill(its name)`` writes, once or again; ``across``: see Statement."""
         array = self._name()
-        self._statements.append(Statement(array, count(shape), fill(array)))
-        return _array_value(array, shape, Kind.VECTOR)
+        _, reads = self.names.reads_of(lambda: fill(array))
+        self._add(Statement(array, count(shape), fill, reads, across=across))
+        return self._array(array, shape, Kind.VECTOR)
 
     def result(self, value: Value) -> None:
         """The state after the step."""
@@ -225,22 +252,29 @@ class Writer:
         """All statements as C, and the vectors of storage that they need."""
         # Of one particle, vectors are made of its entries. C can't see that no entry reads another, as arrays share a
         # storage: here it is said.
-        return assembled(self._statements, '_Pragma("omp simd") ' if self.one_by_one else "")
+        return assembled(self._statements, self.names, '_Pragma("omp simd") ' if self.one_by_one else "")
 
     def _name(self) -> str:
         return f"t{next(self._numbers)}"
 
+    def _array(self, name: str, shape: Shape, kind: Kind, table: int | None = None) -> Value:
+        def entry(index: Index) -> str:
+            return self.names.read(name, offset(shape, index), kind is Kind.MASK)
+
+        return Value(shape, kind, entry, table=table)
+
+    def _add(self, statement: Statement) -> None:
+        self._statements.append(replace(statement, operation=self.operation))
+
     def _fill(self, array: str, shape: Shape, part: Value, to: Callable[[Index], Index], kind: Kind) -> None:
         index, heads = loop_heads(part.shape)
-        target = _array_value(array, shape, kind).entry(to(index))
-        text = part.entry(index) if kind is Kind.MASK else vector((part.entry(index), part.kind))
-        type_ = "M" if kind is Kind.MASK else "V"
-        self._statements.append(Statement(array, count(shape), text, tuple(heads), target, type_))
 
+        def write(name: str) -> str:
+            return part.entry(index) if kind is Kind.MASK else vector((part.entry(index), part.kind))
 
-def _array_value(name: str, shape: Shape, kind: Kind) -> Value:
-    array = f"((M *){name})" if kind is Kind.MASK else name
-    return Value(shape, kind, lambda index: f"{array}[{offset(shape, index)}]")
+        _, reads = self.names.reads_of(lambda: write(array))
+        place = offset(shape, to(index))
+        self._add(Statement(array, count(shape), write, reads, tuple(heads), place, kind is Kind.MASK))
 
 
 def loops(shape: Shape, body: Callable[[Index], str], ranges: dict[int, tuple[int, int, int]] | None = None) -> str:

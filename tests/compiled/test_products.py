@@ -1,0 +1,153 @@
+"""Matrix products of a compiled step: blocks of several vectors of particles by several outputs, at every odd size."""
+
+import pytest
+import torch
+from torch import nn
+
+from tests.compiled.test_same_numbers import assert_same, both, start
+from tests.compiled.traces import trace_once
+from torchsrk import SDE, Langevin, sample
+from torchsrk.compiled import products, programs
+from torchsrk.compiled.products import PANEL, in_panels
+from torchsrk.potentials import FunctionPotential
+
+PARTICLES = (1, 5, 8, 9, 37)  # one; less than a vector, a vector, a bit more, and tiles of which the last is not full
+OPTIONS = {"integrator": "em", "step_size": 0.05, "num_steps": 6, "seed": 2, "compile": True}
+
+
+def quiet(drift):
+    return SDE(drift, lambda x: torch.full_like(x, 0.1), "diagonal")
+
+
+def weights(*shape, dtype=torch.float64):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(shape[0]), dtype=dtype) / shape[0] ** 0.5
+
+
+def programs(monkeypatch):
+    """The C of every step that is compiled from here on."""
+    seen, program = [], programs._program
+    monkeypatch.setattr(programs, "_program", lambda *given: seen.append(program(*given)) or seen[-1])
+    return seen
+
+
+@pytest.mark.parametrize("outputs", [*range(1, 2 * PANEL + 2), 20, 64])
+def test_panels_hold_every_weight_once(outputs):
+    matrix = torch.arange(3.0 * outputs).reshape(3, outputs)
+    packed = in_panels(matrix)
+    at = 0
+    columns = []
+    for width, number in products._panels(outputs):
+        assert width <= PANEL
+        for _ in range(number):
+            columns.append(packed[at : at + 3 * width].reshape(3, width))
+            at += 3 * width
+    torch.testing.assert_close(torch.cat(columns, 1), matrix, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("hidden", "dtype"), [(64, torch.float32), (67, torch.float64), (129, torch.float64)])
+def test_layers_of_any_size(hidden, dtype, monkeypatch):
+    """Outputs that are no multiple of a block's, with and without a bias, for batches that end within a tile."""
+    trace_once(monkeypatch, {})
+    into, across, out = (
+        weights(3, hidden, dtype=dtype),
+        weights(hidden, hidden, dtype=dtype),
+        weights(hidden, 3, dtype=dtype),
+    )
+    bias = weights(hidden, dtype=dtype)
+
+    def drift(x):
+        return torch.addmm(out[0], torch.tanh(torch.tanh(x @ into + bias) @ across), out) - x
+
+    seen = programs(monkeypatch)
+    for particles in PARTICLES:
+        assert_same(*both(quiet(drift), start(particles, 3, dtype), "em"))
+    assert any(f"product_{PANEL}(groups, {hidden}" in text for text in seen)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_particle_has_the_same_bits_in_any_batch(dtype):
+    """Whether its vector shares a tile or is alone, and wherever in it the particle is."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 40), nn.Tanh(), nn.Linear(40, 23), nn.Softplus(), nn.Linear(23, 1)).to(dtype)
+    sde, x0 = Langevin(FunctionPotential(lambda x: net(x).squeeze(-1) + x.square().sum(-1))), start(61, 4, dtype)
+    whole = sample(sde, x0, **OPTIONS).final
+    for first, last in ((0, 5), (3, 20), (8, 16), (16, 33), (40, 61)):
+        part = sample(sde, x0[first:last], first_particle=first, **OPTIONS).final
+        assert torch.equal(part, whole[first:last])
+
+
+def test_rows_of_several_points_a_particle():
+    """A product over all points of all particles at once, as where a scheme evaluates a network at several points."""
+    into, out = weights(2, 60), weights(60, 2)
+
+    def drift(x):
+        points = torch.stack((x, 0.5 * x, x.flip(-1)), 1)  # (particles, points, dim)
+        return (torch.tanh(points @ into) @ out).sum(1) - x
+
+    for particles in PARTICLES:
+        assert_same(*both(quiet(drift), start(particles, 2), "em"))
+
+
+def test_factors_that_are_not_stored_in_order():
+    """Slices, turned entries and sums as factors, and a factor that is read by two products."""
+    into, turned = weights(3, 50), weights(50, 3)
+
+    def drift(x):
+        hidden = torch.tanh(x.flip(-1)[:, 1:4] @ into)
+        return torch.cat((hidden @ turned, hidden[:, 10:] @ turned[10:]), -1) - x
+
+    for particles in PARTICLES:
+        assert_same(*both(quiet(drift), start(particles, 6), "em"))
+
+
+def test_products_whose_factors_both_depend_on_the_state():
+    into = weights(4, 48)
+
+    def drift(x):
+        hidden = torch.tanh(x @ into).reshape(-1, 6, 8)
+        inner = hidden @ hidden.mT  # (particles, 6, 6)
+        return (inner @ hidden).reshape(-1, 48) @ into.T - x
+
+    for particles in PARTICLES:
+        assert_same(*both(quiet(drift), start(particles, 4), "em"))
+
+
+def test_weights_for_each_target_of_a_batch():
+    """Particles (particles, targets, dim), every target with layers of its own."""
+    into, out = torch.stack([weights(3, 40), -weights(3, 40)]), torch.stack([weights(40, 3), weights(40, 3)])
+
+    def drift(x):
+        return torch.einsum("pth,thd->ptd", torch.tanh(torch.einsum("ptd,tdh->pth", x, into)), out) - x
+
+    state = torch.randn(21, 2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    assert_same(*both(quiet(drift), state, "em"))
+
+
+def test_weights_are_read_at_every_run():
+    net = nn.Sequential(nn.Linear(2, 64), nn.Tanh(), nn.Linear(64, 1)).double()
+    sde = Langevin(FunctionPotential(lambda x: net(x).squeeze(-1) + x.square().sum(-1)))
+    for _ in range(2):
+        assert_same(*both(sde, start(21, 2), "em"))
+        with torch.no_grad():
+            net[0].weight.mul_(-2.0)
+
+
+def test_what_is_made_twice_is_made_once(monkeypatch):
+    """An energy that is written out twice has one tanh; numbers that only look alike stay apart."""
+    shift = weights(3)
+    seen = programs(monkeypatch)
+
+    def drift(x):
+        twice = torch.tanh(x + shift).exp() - torch.tanh(x + shift).exp().sin()
+        return twice + torch.zeros_like(x).sum(-1, keepdim=True) + torch.ones_like(x) * 0.1 - x
+
+    assert_same(*both(quiet(drift), start(21, 3), "em"))
+    (text,) = seen
+    assert text.count("= v_tanh(") + text.count("v_exp(v_tanh(") == 1
+
+
+def test_statements_name_the_operations_they_come_from(monkeypatch):
+    seen, into = programs(monkeypatch), weights(2, 64)
+    sample(quiet(lambda x: torch.tanh(x @ into) @ into.T - x), start(21, 2), **OPTIONS)
+    assert "/* mm (particles, 64) */" in seen[0]
+    assert "/* tanh (particles, 64) */" in seen[0]

@@ -1,0 +1,201 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, fx
+
+from .calls import Call
+from .operations import Kind, Operand, number, vector
+from .sums import all_terms, in_blocks
+from .trace import CannotCompile
+from .writer import Index, Shape, Size, Value, Writer, entries, is_particles, loops, offset
+
+PANEL = 6  # the most outputs of a product with weights that are added up at a time; see products.h
+GROUPS = 2  # vectors of particles in a tile of a step that has such products: twelve sums, for sixteen registers
+_FEWEST_WEIGHTS = 100  # of a product that is worth a tile of several vectors
+_ACCUMULATORS = {True: 64, False: 8}  # sums of other products at a time, for particles one by one or side by side
+_TERMS = {True: 4, False: 1}  # of each added at a time: of particles one by one, sums are kept in memory
+_FEW_SUMS = 8  # of a particle on its own: so few that its terms, and not its sums, are made vectors of
+
+
+def mm(writer: Writer, call: Call, shape: Shape) -> Value:
+    if _takes_all_groups(writer, call["self"], call["mat2"]):
+        return _of_all_groups(writer, call["self"], call["mat2"], None, shape)
+    a, b = writer.stored(call["self"]), _columns(writer, call["mat2"], shape)
+    return _product(writer, shape, a.shape[-1], lambda i, k: a.operand([i[0], k]), lambda i, k: b.operand([k, i[1]]))
+
+
+def bmm(writer: Writer, call: Call, shape: Shape) -> Value:
+    a, b = writer.stored(call["self"]), writer.stored(call["mat2"])
+    return _product(
+        writer, shape, a.shape[-1], lambda i, k: a.operand([i[0], i[1], k]), lambda i, k: b.operand([i[0], k, i[2]])
+    )
+
+
+def addmm(writer: Writer, call: Call, shape: Shape) -> Value:
+    added = call["self"]
+    if _takes_all_groups(writer, call["mat1"], call["mat2"]) and _is_row(writer, added, shape):
+        return _of_all_groups(writer, call["mat1"], call["mat2"], added, shape)
+    bias, a, b = writer.stored(call["self"]), writer.stored(call["mat1"]), _columns(writer, call["mat2"], shape)
+    return _product(
+        writer,
+        shape,
+        a.shape[-1],
+        lambda i, k: a.operand([i[0], k]),
+        lambda i, k: b.operand([k, i[1]]),
+        start=lambda i: vector(bias.operand(i)),
+    )
+
+
+def _takes_all_groups(writer: Writer, left: fx.Node, weights: fx.Node) -> bool:
+    """Whether a product is one of each particle's numbers with weights, which are the same for all."""
+    if writer.one_by_one or writer.is_uniform(left) or not writer.is_uniform(weights):
+        return False
+    matrix = weights.meta["val"]
+    return (
+        writer.value(left).kind is Kind.VECTOR
+        and is_particles(writer.value(left).shape[0])
+        and matrix.dtype == writer.dtype
+        and matrix.numel() >= _FEWEST_WEIGHTS
+    )
+
+
+def _is_row(writer: Writer, added: fx.Node, shape: Shape) -> bool:
+    """Whether what is added to a product is one number for each output."""
+    return writer.is_uniform(added) and added.meta["val"].dtype == writer.dtype and writer.shape(added) == (shape[-1],)
+
+
+def _of_all_groups(writer: Writer, left: fx.Node, weights: fx.Node, start: fx.Node | None, shape: Shape) -> Value:
+    """The product by products.h, of all groups of a tile at once."""
+    terms, outputs = weights.meta["val"].shape
+    writer.longest_sum, writer.groups = max(writer.longest_sum, terms), GROUPS
+    writer.headers.add("products.h")
+    a = writer.stored(left)
+    if not writer.is_array(a):
+        a = writer.filled(a.shape, [(a, lambda index: index)])
+    with weights.graph.inserting_after(weights):
+        packed = weights.graph.call_function(in_panels, (weights,))
+    packed.meta["val"] = weights.meta["val"].reshape(-1)
+    rows, given = entries(shape[0]), "0" if start is None else writer.uniform(start)
+    calls, at = [], 0
+    for width, panels in _panels(outputs):
+        writer.functions.add(f"PRODUCT({width})")
+        ends, first = f"{at}, {at + width * panels}", f"{writer.uniform(packed)} + {at * terms}"
+        calls.append(f"product_{width}(groups, {terms}, {ends}, left, made, {first}, {given});")
+        at += width * panels
+    across = " ".join(calls)
+    if rows > 1:
+        on = f"if (row < {rows - 1}) EACH_GROUP {{ left[g] += {terms}; made[g] += {outputs}; }}"
+        across = f"for (int row = 0; row < {rows}; row++) {{ {across} {on} }}"
+    return writer.array(shape, lambda name: f"left[g] = &{a.operand(['0', '0'])[0]}; made[g] = {name};", across)
+
+
+def _panels(outputs: int) -> list[tuple[int, int]]:
+    """(width, number) of panels that take all outputs: the fewest, as wide as each other but for one."""
+    panels = -(-outputs // PANEL)
+    width, wider = divmod(outputs, panels)
+    return [(w, n) for w, n in ((width + 1, wider), (width, panels - wider)) if n]
+
+
+def in_panels(weights: Tensor) -> Tensor:
+    """Weights (terms, outputs) as products.h reads them: a few outputs of all terms, then the next few."""
+    widths = [width for width, panels in _panels(weights.shape[1]) for _ in range(panels)]
+    return torch.cat([panel.reshape(-1) for panel in weights.split(widths, dim=1)])
+
+
+def _columns(writer: Writer, matrix: fx.Node, shape: Shape) -> Value:
+    """The right factor of a product: of weights whose columns are added up, each is handed over in one piece."""
+    value = writer.stored(matrix)
+    if value.kind is not Kind.NUMBER or not _adds_up_terms(writer, value.shape[0], entries(shape[-1])):
+        return value
+    with matrix.graph.inserting_after(matrix):
+        turned = matrix.graph.call_function(torch.ops.aten.t.default, (matrix,))
+    turned.meta["val"] = matrix.meta["val"].t()
+    return writer.value(turned).moved(value.shape, lambda index: index[::-1])
+
+
+def _adds_up_terms(writer: Writer, terms: Size, sums: int) -> bool:
+    """Whether vectors of a product run along its terms, and not along its sums."""
+    return writer.one_by_one and isinstance(terms, int) and sums <= min(_FEW_SUMS, terms)
+
+
+def _product(
+    writer: Writer,
+    shape: Shape,
+    terms: Size,
+    left: Callable[[Index, str], Operand],
+    right: Callable[[Index, str], Operand],
+    start: Callable[[Index], str] | None = None,
+) -> Value:
+    """Σ_k left(index, k)·right(index, k), several entries along the last dimension at a time."""
+    if not isinstance(terms, int):
+        raise CannotCompile("a step mixes its particles: a matrix product sums over them")
+    if terms == 1 and start is None:
+        return _outer(shape, left, right)
+    writer.longest_sum = max(writer.longest_sum, terms)
+    accumulators = _ACCUMULATORS[writer.one_by_one]
+    last = max((d for d, size in enumerate(shape) if size is not None), default=-1)
+    size = 1 if last < 0 else entries(shape[last])
+    whole = size - size % accumulators
+
+    def first(at: Index) -> str:
+        return "splat(0)" if start is None else start(at)
+
+    def fill(name: str) -> str:
+        def term(at: Index, k: str) -> str:
+            a, b = left(at, k), right(at, k)
+            a, b = (b, a) if a[1] is Kind.NUMBER else (a, b)
+            return f"{vector(a)} * {number(b)}"
+
+        def one_sum(at: Index) -> str:
+            def part(first: str, number: int) -> str:
+                return f"{{ {all_terms(number, term(at, f'({first} + r)'))} total += add_up(terms, {number}); }}"
+
+            return f"{{ V total = {first(at)}; {in_blocks(terms, part)} {name}[{offset(shape, at)}] = total; }}"
+
+        def block(index: Index, entries: int) -> str:
+            if _adds_up_terms(writer, terms, entries):
+                return f"for (int s = 0; s < {entries}; s++) {one_sum(_moved_on(index, last, 's'))}"
+            at = _moved_on(index, last, "r")
+            hint = "omp simd" if writer.one_by_one else "GCC unroll 8"
+            each = f'_Pragma("{hint}") for (int r = 0; r < {entries}; r++)'
+            together = _TERMS[writer.one_by_one]
+            most = terms - terms % together
+            several = " + ".join(term(at, f"(k + {j})" if j else "k") for j in range(together))
+            adds = f"for (int k = 0; k < {most}; k += {together}) {{ {each} sum[r] += {several}; }} " if most else ""
+            if most < terms:
+                adds += f"for (int k = {most}; k < {terms}; k++) {{ {each} sum[r] += {term(at, 'k')}; }} "
+            return (
+                f"{{ V sum[{entries}]; {each} sum[r] = {first(at)}; {adds}"
+                f"{each} {name}[{offset(shape, at)}] = sum[r]; }}"
+            )
+
+        text = ""
+        if whole:
+            ranges = {last: (0, whole, accumulators)}
+            text += loops(shape, lambda index: block(index, accumulators), ranges)
+        if size > whole:
+            ranges = {last: (whole, size, accumulators)}
+            text += loops(shape, lambda index: block(index, size - whole), ranges)
+        return text
+
+    return writer.array(shape, fill)
+
+
+def _outer(shape: Shape, left: Callable[[Index, str], Operand], right: Callable[[Index, str], Operand]) -> Value:
+    """A product of one term, which is no sum."""
+    return Value(shape, Kind.VECTOR, lambda i: f"({vector(left(i, '0'))} * {number(right(i, '0'))})", 1)
+
+
+def _moved_on(index: Index, dim: int, by: str) -> Index:
+    return [f"({i} + {by})" if d == dim else i for d, i in enumerate(index)]
+
+
+PRODUCTS: dict[str, Callable[[Writer, Call, Shape], Value | list[Value]]] = {
+    "mm.default": mm,
+    "bmm.default": bmm,
+    "addmm.default": addmm,
+}
