@@ -34,7 +34,7 @@ setup(
     package_data={
         "torchsrk": ["py.typed"],
         "torchsrk.brownian": ["philox.c"],
-        "torchsrk.compiled": ["*.h", "driver.c"],
+        "torchsrk.compiled": ["*.h", "driver.c", "solve.c"],
         "torchsrk.configs": ["*.yaml"],
     },
     ext_modules=[NOISE_KERNEL],

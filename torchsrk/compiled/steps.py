@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -38,6 +38,8 @@ _EAGER_CALL, _EAGER_NUMBER, _COMPILING = 40e-6, 2e-9, 1.0
 _FEW = 4
 # Takes the pragmas by which the sums of one-by-one steps may be added up in several parts.
 _SIMD = ("-fopenmp-simd",)
+
+_Code = TypeVar("_Code", bound=Any)
 
 _REALS = {torch.float32: ("float", "int32_t", "x##f"), torch.float64: ("double", "int64_t", "x")}
 # Whole numbers that a REAL holds exactly.
@@ -84,7 +86,7 @@ class CompiledSteps:
         problem: Problem,
         seen: bool,
     ) -> None:
-        self._code, self._library, self._traced = code, library, traced
+        self._code, self.library, self.traced = code, library, traced
         self._noise, self._step_size = problem.noise, problem.step_size
         self._width, self._members = problem.width, math.prod(problem.members)
         self.seen, self.seconds, self.checks = seen, 0.0, Checks()
@@ -96,12 +98,12 @@ class CompiledSteps:
 
     def is_current(self) -> bool:
         """Whether the numbers that the step read out of tensors are still what they were."""
-        return all(torch.equal(_bits(now), _bits(then)) for now, then in self._traced.reads)
+        return all(torch.equal(_bits(now), _bits(then)) for now, then in self.traced.reads)
 
     def bind(self, like: Tensor, seed: int, first_particle: int, threads: int) -> BoundSteps:
         """Ready to run: what does not depend on the state is computed here, from the parameters as they are now."""
         literals = torch.tensor(self._code.literals or (0.0,), dtype=torch.float64).to(like.dtype)
-        values = evaluate(self._traced, (*self._code.uniforms, *self._code.tables, *self._code.checks))
+        values = evaluate(self.traced, (*self._code.uniforms, *self._code.tables, *self._code.checks))
         uniforms = [torch.as_tensor(v).to(like.dtype).contiguous() for v in values[: len(self._code.uniforms)]]
         places = values[len(self._code.uniforms) :][: len(self._code.tables)]
         tables = [v.to(torch.int64).contiguous() for v in places]
@@ -121,7 +123,7 @@ class CompiledSteps:
             draw=ctypes.cast(kernel.torchsrk_fill_tile, ctypes.c_void_p).value,
         )
         alive = (literals, uniforms, uniform_pointers, tables, table_pointers, scales)
-        return BoundSteps(self._library, run, self._width, self._members, threads, alive)
+        return BoundSteps(self.library, run, self._width, self._members, threads, alive)
 
     def _check_places(self, tables: Sequence[Tensor], dtype: torch.dtype) -> None:
         """No place that reaches C is out of bounds. Eagerly torch itself says which one is."""
@@ -164,7 +166,7 @@ class BoundSteps:
     """Compiled steps with their parameters and seed; ``alive`` holds what ``run`` points to."""
 
     def __init__(self, library: ctypes.CDLL, run: _Run, width: int, members: int, threads: int, alive: Any) -> None:
-        self._library, self._run, self._threads, self._alive = library, run, threads, alive
+        self._library, self.run, self._threads, self._alive = library, run, threads, alive
         self._width, self._members = width, members
         self._first_particle = int(run.first_particle)
 
@@ -173,13 +175,13 @@ class BoundSteps:
 
         ``row`` is the number of the first of them in the batch.
         """
-        run = self._run
+        run = self.run
         run.source, run.out = source.data_ptr(), out.data_ptr()
         run.first_particle = self._first_particle + row * self._members
         run.particles, run.steps, run.first_step = source.numel() // self._width, last - first, first
         work = source.numel() * (last - first)
         threads = min(self._threads, 1 + work // _NUMBERS_PER_THREAD)
-        if self._library.torchsrk_run(ctypes.byref(run), threads):
+        if self._library.torchsrk_run(ctypes.addressof(run), threads):
             raise MemoryError("no memory for the workspace of a compiled step")
 
     def advance_rows(self, x: Tensor, row: int, *, first: int, last: int) -> Tensor:
@@ -293,7 +295,7 @@ def _remembered(problem: Problem, kept: _Kept) -> tuple[Hashable, CompiledSteps]
     start = time.perf_counter()
     key, seen = problem.key()
     try:
-        _warm_up(problem)
+        warm_up(problem)
         key, seen = problem.key()
         steps = _compile(problem, seen)
         if problem.key()[0] != key:
@@ -308,7 +310,7 @@ def _remembered(problem: Problem, kept: _Kept) -> tuple[Hashable, CompiledSteps]
     return key, steps
 
 
-def _warm_up(problem: Problem) -> None:
+def warm_up(problem: Problem) -> None:
     """Eager steps of two and of three particles, before any trace.
 
     So what the SDE's code keeps for later (a distribution's Cholesky factor, say) is kept with its data: tracing has
@@ -346,38 +348,55 @@ def compiling_pays(gradients: int, numbers: int) -> bool:
 def _compile(problem: Problem, seen: bool) -> CompiledSteps:
     if native.library() is None:
         raise CannotCompile("the noise kernel was not built, for want of a C compiler")
-    width, dtype, one_by_one = problem.width, problem.state.dtype, problem.one_by_one
-    members = math.prod(problem.members)
+    one_by_one = problem.one_by_one
+    traced, code = traced_and_lowered(problem, problem.flat_step, problem.width, lambda graph: lower(graph, one_by_one))
+    library = load(program_of(code, problem))
+    return CompiledSteps(code, library, traced, problem, seen)
+
+
+def traced_and_lowered(
+    problem: Problem, step: Callable[..., Any], width: int, lowering: Callable[[TracedStep], _Code]
+) -> tuple[TracedStep, _Code]:
+    """A step of the problem from states of so many numbers, as a graph and in C."""
+    dtype, members = problem.state.dtype, math.prod(problem.members)
     if members * sum(draw.components for draw in problem.noise) > _MOST_NORMALS:
         raise CannotCompile(f"a step draws more than {_MOST_NORMALS} normals a particle, for its Lévy areas")
     traced, codes = [], []
     for marker in _MARKERS:
         normals = [members * draw.components for draw in problem.noise]
-        graph = trace_step(problem.flat_step, normals, width, dtype, marker)
+        graph = trace_step(step, normals, width, dtype, marker)
         sizes = (width, *(size for tensor in graph.constants for size in tensor.shape))
         if all(size % marker or not size for size in sizes):
             traced.append(graph)
-            codes.append(_lowered(graph, one_by_one))
+            codes.append(_lowered(graph, lowering))
         if len(codes) == 2:
             break
     if len(codes) < 2 or not codes[0].is_like(codes[1]):
         raise CannotCompile("a step depends on the number of particles")
-    library = build.load(_program(codes[0], problem), _SIMD)
-    library.torchsrk_run.argtypes = (ctypes.POINTER(_Run), ctypes.c_int)
+    return traced[0], codes[0]
+
+
+def load(program: str) -> ctypes.CDLL:
+    """The library of a program: ``torchsrk_run`` takes a struct that says all, and the number of threads."""
+    library = build.load(program, _SIMD)
+    library.torchsrk_run.argtypes = (ctypes.c_void_p, ctypes.c_int)
     library.torchsrk_run.restype = ctypes.c_int
-    return CompiledSteps(codes[0], library, traced[0], problem, seen)
+    return library
 
 
-def _lowered(traced: TracedStep, one_by_one: bool) -> StepCode:
+def _lowered(traced: TracedStep, lowering: Callable[[TracedStep], _Code]) -> _Code:
     try:
-        return lower(traced, one_by_one)
+        return lowering(traced)
     except CannotCompile:
         raise
     except Exception as error:  # a graph that this compiler was not made for must not cost the user the run
         raise CannotCompile(f"a step has an unexpected form ({type(error).__name__}: {reason_of(error)})") from error
 
 
-def _program(code: StepCode, problem: Problem) -> str:
+def program_of(
+    code: StepCode, problem: Problem, loop: str = "driver.c", *, side_by_side: bool = False, **more: Any
+) -> str:
+    """All of a library's C: the step, and the loop around it, with what that asks for to be defined."""
     dtype, noise = problem.state.dtype, problem.noise
     real, integer, suffixed = _REALS[dtype]
     definitions = {
@@ -392,10 +411,11 @@ def _program(code: StepCode, problem: Problem) -> str:
         "NOISES": len(noise),
         "STREAMS": ", ".join(str(int(source.stream)) for source in noise),
         "COMPONENTS": ", ".join(str(source.components) for source in noise),
-        **({"ONE_BY_ONE": 1} if problem.one_by_one else {}),
+        **({"ONE_BY_ONE": 1} if problem.one_by_one and not side_by_side else {}),
+        **more,
     }
     header = "".join(f"#define {name} {value}\n" for name, value in definitions.items())
     files = resources.files(__package__)
-    names = ("vector.h", "exponential.h", "functions.h", *code.headers, "driver.c")
+    names = ("vector.h", "exponential.h", "functions.h", *code.headers, loop)
     *before, driver = (files.joinpath(name).read_text() for name in names)
     return "\n".join((header + "\n".join(before), code.source, driver))

@@ -53,19 +53,21 @@ class TracedStep:
 
 
 def trace_step(
-    step: Callable[..., Tensor], normals: Sequence[int], width: int, dtype: torch.dtype, particles: int
+    step: Callable[..., Any], normals: Sequence[int], width: int, dtype: torch.dtype, particles: int
 ) -> TracedStep:
     """Trace step(state, *normals, t) on tensors without data, with so many normals a particle in each.
 
-    The number of particles marks their dimension: take one that is rare.
+    It gives a state, or a tuple with one first. The number of particles marks their dimension: take one that is rare.
     """
     from torch.fx.experimental.proxy_tensor import make_fx
 
     watch = _Watch()
 
-    def watched(state: Tensor, *arguments: Tensor) -> Tensor:
+    def watched(state: Tensor, *arguments: Tensor) -> Any:
         with torch.no_grad(), watch:
             moved = step(state, *arguments)
+        if isinstance(moved, tuple):
+            return watch.invalidated(moved[0], particles), *moved[1:]
         return watch.invalidated(moved, particles)
 
     decompositions = _decompositions()
@@ -73,7 +75,7 @@ def trace_step(
     shapes = ((particles, width), *((particles, components) for components in normals), ())
     examples = [torch.empty(shape, dtype=dtype) for shape in shapes]
 
-    def as_graph(function: Callable[..., Tensor], *inputs: Tensor) -> fx.GraphModule:
+    def as_graph(function: Callable[..., Any], *inputs: Tensor) -> fx.GraphModule:
         traced = make_fx(function, decomposition_table=decompositions, tracing_mode="fake", _allow_non_fake_inputs=True)
         return traced(*inputs)
 
