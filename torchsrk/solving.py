@@ -20,7 +20,7 @@ from .transforms import is_transformed
 Steps = Callable[[Tensor, int, int], tuple[Tensor, ...]]  # the last of what it gives is the state after these steps
 Locate = Callable[[Tensor, Tensor, int, int], Exception]
 
-_CHECKED_STEPS = 3
+_CHECKED_STEPS, _ULPS = 3, 1 << 16
 _SHARE = 0.01  # of the time since the last check that another one may take, where nothing is known to have changed
 # A gradient that cancels is known to the rounding of its terms: those of the others tell how large they are.
 _OF_LARGEST = 1e-3
@@ -108,7 +108,8 @@ class Solve:
 
 def _is_close(found: Tensor, plain: Tensor, scale: float) -> bool:
     finite = plain.isfinite()  # a failure is for the run to find
-    tolerance = torch.finfo(plain.dtype).eps ** 0.5 * scale
+    eps = torch.finfo(plain.dtype).eps
+    tolerance = min(eps**0.5, _ULPS * eps) * scale
     return bool(((found - plain).abs() <= tolerance).logical_or(~finite).all())
 
 

@@ -215,7 +215,7 @@ def _constant(writer: Writer, node: fx.Node, shape: Shape) -> Value:
     if dtype not in (writer.dtype, torch.bool, torch.int64):
         raise CannotCompile(f"a step in {writer.dtype} makes a tensor of {dtype}")
     # As torch has it: 0.7 is 0 as a whole number, and true as a condition.
-    exact = torch.tensor(fill).to(dtype).item()
+    exact = torch.tensor(fill, dtype=torch.float64 if isinstance(fill, float) else None).to(dtype).item()
     if dtype == torch.int64 and abs(exact) > _LARGEST_WHOLE:
         raise CannotCompile(f"a step uses the whole number {exact}")
     return writer.constant(exact, shape)

@@ -194,4 +194,17 @@ def _compile(problem: Problem, seen: bool) -> CompiledSolve:
 
 
 def _needing_gradients(constants: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    return tuple({id(value): value for value in constants if value.requires_grad}.values())
+    """Those of the tensors, each once. Of one that is made from another, too, only a total derivative is to be had."""
+    wanted = tuple({id(value): value for value in constants if value.requires_grad}.values())
+    known = {id(value) if value.is_leaf else value.grad_fn for value in wanted}
+    stack: list[Any] = [edge[0] for value in wanted if value.grad_fn for edge in value.grad_fn.next_functions]
+    seen: set[Any] = {None}
+    while len(wanted) > 1 and stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        if node in known or id(getattr(node, "variable", None)) in known:
+            raise CannotCompile("a step reads a tensor and one that is made from it, and both need a gradient")
+        seen.add(node)
+        stack += [edge[0] for edge in node.next_functions]
+    return wanted

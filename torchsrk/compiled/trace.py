@@ -214,6 +214,8 @@ class _Watch(TorchFunctionMode):
                 raise CannotCompile("a distribution checks its arguments within vmap: make it with validate_args=False")
             self.conditions.append(args[0])
             return True
+        if name in ("full_like", "new_full") and (filled := _filled(args, kwargs or {})) is not None:
+            return filled
         if name in _READS_VALUES:
             values = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor) and _has_data(value)]
             with _disable_current_modes():  # a copy with data, that is not part of the step
@@ -228,6 +230,15 @@ class _Watch(TorchFunctionMode):
             holds = holds.unsqueeze(-1) if holds.ndim else holds
             moved = torch.where(holds, moved, math.nan)
         return moved
+
+
+def _filled(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """x.new_full or full_like with a number that is a tensor here, such as the time; None if it is a number."""
+    x, *sizes = args
+    value = kwargs["fill_value"] if "fill_value" in kwargs else sizes.pop()
+    if not isinstance(value, Tensor) or _has_data(value) or set(kwargs) - {"fill_value"}:
+        return None
+    return value.to(x.dtype).expand(sizes[0] if sizes else x.shape).clone()
 
 
 def _called_by_a_distribution() -> bool:
