@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.autograd.function import once_differentiable
 
 from .brownian import Stream, fill_normal
 from .compiled import CannotCompile, CompiledSolve, Problem, compiled_solve, forget_solve
@@ -137,10 +136,13 @@ class _Solved(torch.autograd.Function):
         return reported
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "what is compiled can be differentiated once: with create_graph=True, solve with compile=False"
+            )
+        _ = ctx.saved_tensors  # torch raises if one of them has changed
         solve: Solve = ctx.solve
-        _ = ctx.saved_tensors
         slopes = slopes.contiguous()
         slope, totals = torch.zeros_like(slopes[0]), torch.zeros(())
         for states, first, last in _from_the_last(solve, ctx.ends, ctx.kept):
