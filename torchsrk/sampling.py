@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import merge
@@ -555,10 +555,20 @@ def _full_precision(x: Tensor) -> Iterator[None]:
 
 
 def _progress_bar(total: int, show: bool, scheme: Integrator, step_size: float) -> AbstractContextManager[Any]:
+    if not show:
+        return nullcontext(_NoBar())
     from tqdm import tqdm
 
     name = scheme.name or type(scheme).__name__
-    return tqdm(total=total, desc=f"{name}, h = {step_size:g}", unit="step", leave=None, disable=not show)
+    return tqdm(total=total, desc=f"{name}, h = {step_size:g}", unit="step", leave=None)
+
+
+class _NoBar:
+    """A progress bar that is not shown."""
+
+    def update(self, steps: int) -> None: ...
+
+    def set_postfix_str(self, text: str) -> None: ...
 
 
 def check_step_size(step_size: float) -> None:
