@@ -1,9 +1,9 @@
-"""Training steps beside torchsde (and diffrax, torchebm where installed): ``python scripts/bench_training.py [--wide]``.
+"""Training steps beside torchsde, and beside diffrax and torchebm where they are installed.
 
-A neural SDE, forward and backward over all steps: drift and diagonal diffusion are networks of two linear layers with
-tanh, the diffusion's (one for every entry) with a softplus at its end; with additive noise it is a constant matrix. And an
-energy model's update of its persistent chains, 30 gradients of a network 2-64-64-1 with SiLU, whose parameters change
-between updates. Contenders take turns in one run; medians.
+``python scripts/bench_training.py [--wide]``. A neural SDE, forward and backward over all steps: drift and diagonal
+diffusion are networks of two linear layers with tanh, the diffusion's (one for every entry) with a softplus at its end;
+with additive noise it is a constant matrix. And an energy model's update of its persistent chains, 30 gradients of a
+network 2-64-64-1 with SiLU, whose parameters change between updates. Contenders take turns in one run; medians.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -76,14 +77,14 @@ def products(size: Size, noise_type: str, drifts: int, diffusions: int) -> Updat
     calls = [(size.batch, size.dim, size.hidden, size.dim)] * drifts
     calls += [(size.batch * size.dim, 1, size.hidden, 1)] * (diffusions if noise_type == "diagonal" else 0)
     layers = [
-        [(torch.randn(rows, inner), torch.randn(inner, outer), torch.randn(rows, outer)) for inner, outer in pairs]
+        (torch.randn(rows, inner), torch.randn(inner, outer), torch.randn(rows, outer))
         for rows, *widths in calls
-        for pairs in [list(zip(widths, widths[1:], strict=False))]
+        for inner, outer in pairwise(widths)
     ]
 
     def update() -> None:
         for _ in range(size.steps):
-            for x, weight, slope in (layer for network in layers for layer in network):
+            for x, weight, slope in layers:
                 x @ weight
                 slope @ weight.T
                 x.T @ slope
@@ -96,6 +97,7 @@ def diffraxes(size: Size, noise_type: str) -> Update:
     import diffrax
     import jax
     import jax.numpy as jnp
+    import lineax
 
     sde = network(size, noise_type)
     weights = {name: jnp.asarray(value.detach().numpy()) for name, value in sde.named_parameters()}
@@ -112,7 +114,7 @@ def diffraxes(size: Size, noise_type: str) -> Update:
         path = diffrax.VirtualBrownianTree(0.0, 1.0, 0.5 / size.steps, x0.shape, key)
         noise = diffrax.MultiTerm(
             diffrax.ODETerm(lambda t, x, w: layers(w, "drift_function", x)),
-            diffrax.ControlTerm(lambda t, x, w: _diagonal(diffusion(t, x, w)), path),
+            diffrax.ControlTerm(lambda t, x, w: lineax.DiagonalLinearOperator(diffusion(t, x, w)), path),
         )
         ends = diffrax.diffeqsolve(
             noise,
@@ -126,11 +128,6 @@ def diffraxes(size: Size, noise_type: str) -> Update:
             max_steps=size.steps + 1,
         )
         return jnp.square(ends.ys[-1]).mean()
-
-    def _diagonal(entries: jax.Array) -> object:
-        import lineax
-
-        return lineax.DiagonalLinearOperator(entries)
 
     gradient = jax.jit(jax.grad(solved))
     keys = iter(range(1 << 30))

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import resources
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -109,8 +110,6 @@ class CompiledSteps:
         tables = [v.to(torch.int64).contiguous() for v in places]
         self._check_places(tables, like.dtype)
         scales = torch.tensor([source.scale for source in self._noise], dtype=torch.float64)
-        kernel = native.library()
-        assert kernel is not None
         uniform_pointers, table_pointers = _pointers(uniforms), _pointers(tables)
         run = _Run(
             seed=seed,
@@ -120,7 +119,7 @@ class CompiledSteps:
             literals=literals.data_ptr(),
             uniforms=ctypes.addressof(uniform_pointers),
             tables=ctypes.addressof(table_pointers),
-            draw=ctypes.cast(kernel.torchsrk_fill_tile, ctypes.c_void_p).value,
+            draw=_draw(),
         )
         alive = (literals, uniforms, uniform_pointers, tables, table_pointers, scales)
         return BoundSteps(self.library, run, self._width, self._members, threads, alive)
@@ -156,6 +155,14 @@ class Checks:
 def _bits(x: Tensor) -> Tensor:
     """A tensor that equals another's where they are the same to the bit, NaN included."""
     return x.detach().contiguous().view(torch.uint8) if x.ndim else x.detach().reshape(1).view(torch.uint8)
+
+
+@cache
+def _draw() -> int | None:
+    """Where the noise kernel's function is."""
+    kernel = native.library()
+    assert kernel is not None
+    return ctypes.cast(kernel.torchsrk_fill_tile, ctypes.c_void_p).value
 
 
 def _pointers(tensors: Sequence[Tensor]) -> Any:
