@@ -322,3 +322,13 @@ def test_gradients_are_had_once_and_of_what_was_read():
         next(sde.parameters()).mul_(2.0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         xs.sum().backward()
+
+
+def test_under_autocast_and_with_frozen_parameters():
+    sde, x0 = networks(2).float(), start(2, 9, torch.float32)
+    sde.drift_function.requires_grad_(False)
+    expected = solved(sde, x0, "em")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = solved(sde, x0, "em", compile=True)
+    torch.testing.assert_close(found, expected, **ROUNDED[torch.float32])
+    assert len(found) == 2 + len(list(sde.diffusion_function.parameters()))

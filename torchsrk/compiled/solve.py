@@ -6,6 +6,7 @@ import ctypes
 import threading
 import time
 from collections.abc import Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -183,14 +184,15 @@ def _check(problem: Problem) -> None:
 def _compile(problem: Problem, seen: bool) -> CompiledSolve:
     width = problem.width
     traced, code = traced_and_lowered(problem, problem.step, width, lambda graph: lower(graph, one_by_one=False))
-    forward = CompiledSteps(code, load(program_of(code, problem, "solve.c", side_by_side=True)), traced, problem, seen)
     wanted = _needing_gradients(traced.constants)
     back_step = StepBack(problem.step, width, wanted)
-    traced, adjoint = traced_and_lowered(problem, back_step, 2 * width, lower_adjoint)
-    program = program_of(adjoint.code, problem, "solve.c", side_by_side=True, **adjoint.definitions())
-    back = CompiledSteps(adjoint.code, load(program), traced, problem, seen)
-    reached = tuple(wanted[k] for k in back_step.reached)
-    return CompiledSolve(forward, back, adjoint, reached, seen)
+    with ThreadPoolExecutor(1) as pool:  # the C compiler is at work while the step back is traced
+        library = pool.submit(load, program_of(code, problem, "solve.c", side_by_side=True))
+        traced_back, adjoint = traced_and_lowered(problem, back_step, 2 * width, lower_adjoint)
+        program = program_of(adjoint.code, problem, "solve.c", side_by_side=True, **adjoint.definitions())
+        back = CompiledSteps(adjoint.code, load(program), traced_back, problem, seen)
+        forward = CompiledSteps(code, library.result(), traced, problem, seen)
+    return CompiledSolve(forward, back, adjoint, tuple(wanted[k] for k in back_step.reached), seen)
 
 
 def _needing_gradients(constants: Sequence[Tensor]) -> tuple[Tensor, ...]:
