@@ -35,7 +35,7 @@ setup(
     package_data={
         "torchsrk": ["py.typed"],
         "torchsrk.brownian": ["philox.c", "*.h"],
-        "torchsrk.compiled": ["*.h", "driver.c"],
+        "torchsrk.compiled": ["*.h", "*.c"],
         "torchsrk.configs": ["*.yaml"],
     },
     ext_modules=[NOISE_KERNEL],

@@ -21,7 +21,10 @@ ALLOWED = {
     "sde": {"potentials", "brownian"},
     "integrators": {"sde", "potentials", "brownian", "derived"},
     "compiled": {"brownian", "derived"},
-    "sampling": {"compiled", "integrators", "sde", "potentials", "brownian", "blocks", "recompute", "transforms"},
+    "solving": {"compiled", "brownian", "transforms"},
+    "sampling": {
+        *("solving", "compiled", "integrators", "sde", "potentials", "brownian", "blocks", "recompute", "transforms"),
+    },
     "coupling": {"sampling", "integrators", "sde"},
     "tuning": {
         *(

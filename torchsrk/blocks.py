@@ -56,11 +56,9 @@ class Blocks:
     def threads(self) -> Iterator[None]:
         """Within: torch runs each operation on one thread, and a pool of as many threads as torch had is at hand."""
         workers = min(torch.get_num_threads(), len(self.starts)) if self._one_thread_each else 1
-        with (
-            one_torch_thread() if self._one_thread_each else nullcontext(),
-            ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool,
-        ):
-            self._pool = pool if workers > 1 else None
+        pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) if workers > 1 else None
+        with one_torch_thread() if self._one_thread_each else nullcontext(), pool or nullcontext():
+            self._pool = pool
             yield
 
     def run(self, advance: Advance, source: Tensor, out: Tensor) -> None:

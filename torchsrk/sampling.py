@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import merge
@@ -25,6 +25,7 @@ from .potentials.base import is_stateful
 from .recompute import recomputed
 from .sde import BaseSDE
 from .sde.probe import check_structure
+from .solving import Solve, Steps
 from .transforms import below_transforms, outside_transforms, spread
 
 Callback = Callable[[int, Tensor], None]
@@ -194,7 +195,7 @@ def problem_of(
     """What ``sample`` would compile, of particles x0 (..., dim)."""
     scheme = _check_problem(sde, x0, integrator, step_size)
     chain = _Chain(sde, scheme, float(step_size), 0, 0, levy_area, sde.brownian_dim(x0))
-    return chain._problem(chain.start(Blocks(x0, None, divisible=False), x0, 0))
+    return chain.problem(chain.start(Blocks(x0, None, divisible=False), x0, 0))
 
 
 @dataclass(frozen=True)
@@ -294,7 +295,7 @@ class _Chain:
         try:
             if is_stateful(self.sde):
                 raise CannotCompile("the potential changes with every gradient, as one that draws minibatches does")
-            bound, steps = checked_steps(self._problem(state), self, blocks.spans, threads=threads, **numbers)
+            bound, steps = checked_steps(self.problem(state), self, blocks.spans, threads=threads, **numbers)
         except CannotCompile as reason:
             warnings.warn(f"compile=True: this run is eager, as {reason}", RuntimeWarning, stacklevel=3)
             bar.set_postfix_str("eager")
@@ -309,14 +310,14 @@ class _Chain:
         try:
             if is_stateful(self.sde):
                 raise CannotCompile("the potential changes with every gradient, as one that draws minibatches does")
-            steps = torch_steps(self._problem(state), self, **numbers)
+            steps = torch_steps(self.problem(state), self, **numbers)
         except CannotCompile as reason:
             warnings.warn(f'compile="torch": this run is eager, as {reason}', RuntimeWarning, stacklevel=3)
             steps = None
         bar.set_postfix_str("eager" if steps is None else "compiled")
         return steps
 
-    def _problem(self, state: Tensor) -> Problem:
+    def problem(self, state: Tensor) -> Problem:
         """The step as a function of normals, which knows nothing of where they come from."""
         levy_area = MrongowiusRoesslerLevyArea() if self.levy_area is None else self.levy_area
         needs, substeps = self.scheme.required(self.sde), self.scheme.substeps
@@ -405,6 +406,7 @@ def integrate(
     recompute: bool = False,
     check_every: int = _CHECK_EVERY,
     progress: bool = False,
+    compile: bool = False,
 ) -> Tensor:
     """Solve the SDE from x0 at ts[0] and return its positions at ts, (times, ..., dim); differentiable.
 
@@ -421,8 +423,15 @@ def integrate(
             differentiated once, and not under torch.func; the SDE may change nothing in place.
         check_every: steps between checks that the state is finite; with ``recompute`` about √steps.
         levy_area, progress: as for ``sample``.
+        compile: run all steps, forward and back, as C loops (see torchsrk/compiled): states and gradients are those of
+            a plain solve to rounding, and the same bits for any number of threads. For fresh noise, steps of one length
+            and x0 (particles, dim) on the CPU, with a drift and a diffusion that treat every particle on its own; the
+            result can be differentiated once, and states are all that is kept for it. Compiling takes some seconds,
+            once for an SDE: its parameters may change. What can't be compiled is solved plainly, after a warning.
     """
     _check_integer("check_every", check_every, 1)
+    if compile not in (True, False):
+        raise ValueError(f"compile is True or False; got {compile!r}")
     scheme = _check_problem(sde, x0, integrator, step_size)
     noise = _noise_source(sde, x0, seed, path, levy_area)
     if recompute and is_stateful(sde):
@@ -474,6 +483,12 @@ def integrate(
     with _full_precision(x0):
         states, x = [x0], scheme.init(sde, plan[0][0], spread(x0), float(step_size), normals)
     segment = math.ceil(math.sqrt(len(plan))) if recompute else check_every
+    if compile and (solve := _compiled_solve(sde, scheme, x, plan, noise, advance)) is not None:
+        reported = solve(x, locate, segment if recompute else len(plan))
+        numbers = [number + 1 for number, (_, _, is_output) in enumerate(plan) if is_output]
+        with _full_precision(x0):
+            states += [position(state, number) for state, number in zip(reported, numbers, strict=True)]
+        return _differentiable(torch.stack(states), scheme)
     with _progress_bar(len(plan), progress, scheme, step_size) as bar:
         for start in range(0, len(plan), segment):
             end = min(start + segment, len(plan))
@@ -484,13 +499,44 @@ def integrate(
             states.extend(kept[:-1])
             x = kept[-1]
             bar.update(end - start)
-    positions = torch.stack(states)
+    return _differentiable(torch.stack(states), scheme)
+
+
+def _differentiable(positions: Tensor, scheme: Integrator) -> Tensor:
+    """The positions, or an error if their gradients would be wrong."""
     if positions.requires_grad and not scheme.differentiable:
         raise ValueError(
             f"{scheme} accepts and rejects, which has no derivative: gradients through it would be wrong. Solve under "
             "torch.no_grad(), or take another scheme"
         )
     return positions
+
+
+def _compiled_solve(
+    sde: BaseSDE,
+    scheme: Integrator,
+    x: Tensor,
+    plan: list[tuple[float, float, bool]],
+    noise: FreshNoise | BrownianPath,
+    advance: Steps,
+) -> Solve | None:
+    """The solve compiled, or None after a warning that says why not."""
+    lengths = {dt for _, dt, _ in plan}
+    try:
+        if is_stateful(sde):
+            raise CannotCompile("the potential changes with every gradient, as one that draws minibatches does")
+        if isinstance(noise, BrownianPath):
+            raise CannotCompile("its noise comes from a path")
+        if len(lengths) > 1:
+            raise CannotCompile("its steps have more than one length")
+        if not scheme.differentiable:
+            raise CannotCompile(f"{scheme} accepts and rejects, which has no derivative")
+        chain = _Chain(sde, scheme, lengths.pop(), noise.seed, 0, noise.levy_area, noise.shape[-1])
+        with _full_precision(x):
+            return Solve.checked(chain.problem(x), plan, noise.seed, advance)
+    except CannotCompile as reason:
+        warnings.warn(f"compile=True: this solve is plain, as {reason}", RuntimeWarning, stacklevel=3)
+        return None
 
 
 def _start_normals_of(noise: FreshNoise | BrownianPath) -> Callable[[Tensor], Tensor]:
@@ -565,10 +611,20 @@ def _full_precision(x: Tensor) -> Iterator[None]:
 
 
 def _progress_bar(total: int, show: bool, scheme: Integrator, step_size: float) -> AbstractContextManager[Any]:
+    if not show:
+        return nullcontext(_NoBar())
     from tqdm import tqdm
 
     name = scheme.name or type(scheme).__name__
-    return tqdm(total=total, desc=f"{name}, h = {step_size:g}", unit="step", leave=None, disable=not show)
+    return tqdm(total=total, desc=f"{name}, h = {step_size:g}", unit="step", leave=None)
+
+
+class _NoBar:
+    """A progress bar that is not shown."""
+
+    def update(self, steps: int) -> None: ...
+
+    def set_postfix_str(self, text: str) -> None: ...
 
 
 def check_step_size(step_size: float) -> None:

@@ -23,10 +23,10 @@ def weights(*shape, dtype=torch.float64):
     return torch.randn(shape, generator=torch.Generator().manual_seed(shape[0]), dtype=dtype) / shape[0] ** 0.5
 
 
-def programs(monkeypatch):
+def compiled_from_here(monkeypatch):
     """The C of every step that is compiled from here on."""
-    seen, program = [], programs._program
-    monkeypatch.setattr(programs, "_program", lambda *given: seen.append(program(*given)) or seen[-1])
+    seen, program = [], programs.program_of
+    monkeypatch.setattr(programs, "program_of", lambda *given: seen.append(program(*given)) or seen[-1])
     return seen
 
 
@@ -58,7 +58,7 @@ def test_layers_of_any_size(hidden, dtype, monkeypatch):
     def drift(x):
         return torch.addmm(out[0], torch.tanh(torch.tanh(x @ into + bias) @ across), out) - x
 
-    seen = programs(monkeypatch)
+    seen = compiled_from_here(monkeypatch)
     for particles in PARTICLES:
         assert_same(*both(quiet(drift), start(particles, 3, dtype), "em"))
     assert any(f"product_{PANEL}(groups, {hidden}" in text for text in seen)
@@ -135,7 +135,7 @@ def test_weights_are_read_at_every_run():
 def test_what_is_made_twice_is_made_once(monkeypatch):
     """An energy that is written out twice has one tanh; numbers that only look alike stay apart."""
     shift = weights(3)
-    seen = programs(monkeypatch)
+    seen = compiled_from_here(monkeypatch)
 
     def drift(x):
         twice = torch.tanh(x + shift).exp() - torch.tanh(x + shift).exp().sin()
@@ -147,7 +147,7 @@ def test_what_is_made_twice_is_made_once(monkeypatch):
 
 
 def test_statements_name_the_operations_they_come_from(monkeypatch):
-    seen, into = programs(monkeypatch), weights(2, 64)
+    seen, into = compiled_from_here(monkeypatch), weights(2, 64)
     sample(quiet(lambda x: torch.tanh(x @ into) @ into.T - x), start(21, 2), **OPTIONS)
     assert "/* mm (particles, 64) */" in seen[0]
     assert "/* tanh (particles, 64) */" in seen[0]

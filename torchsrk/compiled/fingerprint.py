@@ -210,7 +210,7 @@ class _Reader:
 
     def class_(self, value: type) -> Hashable:
         """A class: what its code reads, and its attributes; a settled one by itself."""
-        own = [kind for kind in value.__mro__ if not _is_settled(kind)]
+        own = _unsettled(value)
         for kind in own:
             self._module_of(kind)
         return _number(value), tuple(
@@ -220,7 +220,7 @@ class _Reader:
     def object(self, value: Any) -> Hashable:
         kind: Any = type(value)
         attributes = getattr(value, "__dict__", None)
-        slots = [name for base in kind.__mro__ for name in _slots(base) if hasattr(value, name)]
+        slots = [name for name in _slots(kind) if hasattr(value, name)]
         if isinstance(value, torch.jit.ScriptModule) or (attributes is None and not slots):
             self.complete = False
         parts = tuple((name, self.mark(getattr(value, name))) for name in slots)
@@ -279,10 +279,20 @@ def _names(code: CodeType) -> tuple[tuple[str, ...], frozenset[str]]:
     return tuple(sorted(names)), frozenset(attributes)
 
 
+@functools.lru_cache(maxsize=4096)
 def _slots(kind: type) -> tuple[str, ...]:
-    slots = vars(kind).get("__slots__", ())
-    slots = (slots,) if isinstance(slots, str) else tuple(slots)
-    return tuple(name for name in slots if name not in _SKIPPED)
+    """The names of the slots of a class and of those it is made from."""
+    names: list[str] = []
+    for base in kind.__mro__:
+        slots = vars(base).get("__slots__", ())
+        names += (slots,) if isinstance(slots, str) else slots
+    return tuple(name for name in names if name not in _SKIPPED)
+
+
+@functools.lru_cache(maxsize=4096)
+def _unsettled(kind: type) -> tuple[type, ...]:
+    """Of a class and those it is made from, the ones whose code may change or read what does."""
+    return tuple(base for base in kind.__mro__ if not _is_settled(base))
 
 
 def _root(thing: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,12 +18,17 @@ from .writer import evaluate
 
 @dataclass(frozen=True)
 class Reading:
-    """A step as it was traced with a step size, and the numbers that were made from that on the way."""
+    """A step as it was traced with a step size, what it was made into, and the numbers made from the step size on the
+    way."""
 
     traced: TracedStep
-    code: StepCode
+    made: Any
     ledger: Ledger
     step_size: float
+
+    @property
+    def code(self) -> StepCode:
+        return self.made if isinstance(self.made, StepCode) else self.made.code
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ def literals_of(first: Reading, second: Reading) -> Literals | None:
 
 def have_same_numbers(first: Reading, second: Reading) -> bool:
     """Whether two readings are of the same code with the same numbers."""
-    return first.code.is_like(second.code) and all(map(_are_same, first.code.literals, second.code.literals))
+    return first.made.is_like(second.made) and all(map(_are_same, first.code.literals, second.code.literals))
 
 
 def _before_the_run(reading: Reading) -> list[Tensor]:

@@ -36,7 +36,7 @@ _FILLS = {
     **dict.fromkeys(("new_empty_strided.default", "empty_permuted.default"), 0.0),
 }
 _CHECKS = {"_linalg_check_errors.default"}  # what fails them is NaN here; torch raises for what it computes itself
-_CONSTANTS = {*_FILLS, "full.default", "full_like.default", "new_full.default", "scalar_tensor.default"}
+CONSTANTS = {*_FILLS, "full.default", "full_like.default", "new_full.default", "scalar_tensor.default"}
 _RULES = {**SUMS, **PRODUCTS, **MATRICES, **ORDER, **MOVES, **INDEXING}
 # What may have whole numbers or conditions for results: they move or choose them, and compute nothing.
 _CHOOSES = {*MOVES, *INDEXING, *ORDER, "where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar"}
@@ -55,7 +55,7 @@ class StepCode:
     Attributes:
         source: the function ``step`` of driver.c.
         workspace: vectors of temporary storage it uses.
-        literals, uniforms, tables, checks, bounds, longest_sum, groups, headers: see Writer.
+        literals, uniforms, tables, checks, bounds, longest_sum, groups, headers, one_by_one: see Writer.
     """
 
     source: str
@@ -68,6 +68,7 @@ class StepCode:
     longest_sum: int
     groups: int
     headers: tuple[str, ...]
+    one_by_one: bool
 
     def is_like(self, other: StepCode) -> bool:
         """Whether both say the same, of whatever numbers."""
@@ -81,29 +82,44 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
         CannotCompile: an operation has no C form, or the step mixes particles.
     """
     writer = Writer(traced, one_by_one)
-    graph = traced.module.graph
+    made_here = begin(writer)
+    for node in traced.module.graph.nodes:
+        if node.op == "output":
+            _output(writer, node)
+        else:
+            lower_one(writer, node, made_here)
+    return finish(writer)
+
+
+def begin(writer: Writer) -> set[fx.Node]:
+    """Name the inputs of a step. What is returned are the nodes that the step makes, so far."""
+    graph = writer.traced.module.graph
     _cut_shapes(graph)
     merge_alike(graph)
-    placeholders = [node for node in graph.nodes if node.op == "placeholder"][: traced.inputs]
-    noise = [f"n{k}" for k in range(len(placeholders) - 2)]
-    names = dict(zip(placeholders, ("x", *noise, "t"), strict=True))
-    made_here: set[fx.Node] = set()
-    for node in graph.nodes:
-        writer.operation = _in_words(writer, node)
-        depends = any(source in made_here for source in node.all_input_nodes)
-        if node in names:
-            name, shape = names[node], writer.shape(node)
-            writer.values[node] = writer.input(name, shape) if shape else Value((), Kind.VECTOR, lambda index: "t")
-        elif node.op == "output":
-            _output(writer, node)
-        elif operation_name(node) in _CHECKS:
-            writer.checks += [] if depends else [node]
-            continue
-        elif depends or operation_name(node) in _CONSTANTS or _is_of_particles(writer, node):
-            writer.values[node] = _lower_node(writer, node)
-        else:
-            continue  # torch computes it
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"][: writer.traced.inputs]
+    names = ("x", *_noise(writer), "t")
+    for node, name in zip(placeholders, names, strict=True):
+        shape = writer.shape(node)
+        writer.values[node] = writer.input(name, shape) if shape else Value((), Kind.VECTOR, lambda index: "t")
+    return set(placeholders)
+
+
+def lower_one(writer: Writer, node: fx.Node, made_here: set[fx.Node]) -> None:
+    """Write what a node of the graph computes, unless torch computes it before the run."""
+    if node in made_here:
+        return
+    writer.operation = _in_words(writer, node)
+    depends = any(source in made_here for source in node.all_input_nodes)
+    if operation_name(node) in _CHECKS:
+        writer.checks += [] if depends else [node]
+    elif depends or operation_name(node) in CONSTANTS or is_of_particles(writer, node):
+        writer.values[node] = _lower_node(writer, node)
         made_here.add(node)
+
+
+def finish(writer: Writer) -> StepCode:
+    """The C of all that was written."""
+    noise = _noise(writer)
     statements, workspace = writer.assemble()
     inputs = "".join(f" INPUT({name}, noise[{k}])" for k, name in enumerate(noise))
     unused = ", ".join(f"(void){name}" for name in ("t", "c", "p", "q"))
@@ -116,7 +132,9 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
         tuple(writer.checks),
         tuple(writer.bounds),
     )
-    return StepCode(source, workspace, *reads, writer.longest_sum, writer.groups, tuple(sorted(writer.headers)))
+    return StepCode(
+        source, workspace, *reads, writer.longest_sum, writer.groups, tuple(sorted(writer.headers)), writer.one_by_one
+    )
 
 
 def _in_words(writer: Writer, node: fx.Node) -> str:
@@ -128,7 +146,11 @@ def _in_words(writer: Writer, node: fx.Node) -> str:
     return f"{name} ({', '.join(sizes)})" if name else ""
 
 
-def _is_of_particles(writer: Writer, node: fx.Node) -> bool:
+def _noise(writer: Writer) -> list[str]:
+    return [f"n{k}" for k in range(writer.traced.inputs - 2)]
+
+
+def is_of_particles(writer: Writer, node: fx.Node) -> bool:
     return node.op != "placeholder" and any(map(is_particles, writer.shape(node)))
 
 
@@ -136,7 +158,7 @@ def _cut_shapes(graph: fx.Graph) -> None:
     """``full_like(y)`` reads y's shape alone: y itself may be a sum over particles that nothing else needs."""
     for node in graph.nodes:
         name = operation_name(node)
-        if name in _CONSTANTS:
+        if name in CONSTANTS:
             call = Call(node)
             fill = (
                 _FILLS[name] if name in _FILLS else call.get("s" if name == "scalar_tensor.default" else "fill_value")
@@ -148,6 +170,7 @@ def _cut_shapes(graph: fx.Graph) -> None:
 
 
 def _output(writer: Writer, node: fx.Node) -> None:
+    writer.operation = _in_words(writer, node)
     result = node.args[0]
     (result,) = result if isinstance(result, (tuple, list)) else (result,)
     assert isinstance(result, fx.Node)
@@ -160,11 +183,11 @@ def _lower_node(writer: Writer, node: fx.Node) -> Value | list[Value]:
         assert isinstance(parts, list)
         return parts[place]  # type: ignore[index]
     name = operation_name(node) or ""
-    if name in _CONSTANTS:
+    if name in CONSTANTS:
         return _constant(writer, node, writer.laid_out(node, fills=True))
     rule = _RULES.get(name)
     if rule is None and name not in POINTWISE and name != "_to_copy.default":
-        if not node.all_input_nodes and _is_of_particles(writer, node):
+        if not node.all_input_nodes and is_of_particles(writer, node):
             raise CannotCompile("a step depends on the number of particles")
         raise CannotCompile(f"a step uses {node.target}, which has no C form here")
     call = Call(node)

@@ -6,12 +6,13 @@ reads a tensor which its key does not name is for the SDE alone that it was trac
 
 from __future__ import annotations
 
+import ctypes
 import math
 import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -130,7 +131,7 @@ def find(problem: Problem) -> Found:
     Raises:
         CannotCompile: the message says why. It is remembered.
     """
-    _check_place(problem.state)
+    check_place(problem.state)
     with _LOCK:
         key = problem.key()
         steps = _PROGRAMS.find(_Names.of(problem, key), key)
@@ -158,7 +159,7 @@ def _made(problem: Problem) -> tuple[CompiledSteps, Key]:
     start = time.perf_counter()
     key = problem.key()
     try:
-        _warm_up(problem)
+        warm_up(problem)
         key = problem.key()
         steps = _compile(problem, key)
         if problem.key().form != key.form:
@@ -176,7 +177,7 @@ def _made(problem: Problem) -> tuple[CompiledSteps, Key]:
     return steps, key
 
 
-def _warm_up(problem: Problem) -> None:
+def warm_up(problem: Problem) -> None:
     """Eager steps of two and of three particles, before any trace.
 
     So what the SDE's code keeps for later (a distribution's Cholesky factor, say) is kept with its data: tracing has
@@ -201,7 +202,7 @@ def _operations(problem: Problem, particles: int) -> int:
     return counter.operations
 
 
-def _check_place(state: Tensor) -> None:
+def check_place(state: Tensor) -> None:
     if state.device.type != "cpu":
         raise CannotCompile(f"compiled steps run on the CPU and the state is on {state.device}")
     if native.library() is None:
@@ -214,51 +215,87 @@ def compiling_pays(gradients: int, numbers: int) -> bool:
 
 
 def _compile(problem: Problem, key: Key) -> CompiledSteps:
-    copies = problem.substeps * math.prod(problem.members)
-    if copies * sum(draw.components for draw in problem.noise) > _MOST_NORMALS:
-        raise CannotCompile(f"a step draws more than {_MOST_NORMALS} normals a particle, for its Lévy areas")
-    first = _read(problem, problem.step_size, _MARKERS)
-    literals = _literals(problem, first)
-    library = build.load(_program(first.code, problem), _SIMD)
+    way = Way(problem.flat_step, problem.width, partial(lower, one_by_one=problem.one_by_one))
+    first = way.read(problem, problem.step_size, _MARKERS)
+    literals = _literals(problem, way, first)
+    library = load(program_of(first.code, problem))
     return CompiledSteps(first.code, library, first.traced, literals, problem, key)
 
 
-def _literals(problem: Problem, first: Reading) -> Literals:
+@dataclass(frozen=True)
+class Way:
+    """What is traced of a problem, and how it becomes C.
+
+    Attributes:
+        step: a function of the step size, states of ``width`` numbers, normals and the time.
+        lowering: from a trace to what has the C in it: a StepCode, or something whose ``code`` is one.
+    """
+
+    step: Callable[..., Any]
+    width: int
+    lowering: Callable[[TracedStep], Any]
+
+    def read(self, problem: Problem, step_size: float, markers: Sequence[int]) -> Reading:
+        """The step with the first of the numbers of particles that no dimension is a multiple of."""
+        copies = problem.substeps * math.prod(problem.members)
+        normals = [copies * draw.components for draw in problem.noise]
+        if sum(normals) > _MOST_NORMALS:
+            raise CannotCompile(f"a step draws more than {_MOST_NORMALS} normals a particle, for its Lévy areas")
+        for marker in markers:
+            ledger = Ledger()
+            step = partial(self.step, ledger.step_size(step_size))
+            traced = trace_step(step, normals, self.width, problem.state.dtype, marker)
+            sizes = (self.width, *(size for tensor in traced.constants for size in tensor.shape))
+            if all(size % marker or not size for size in sizes):
+                return Reading(traced, self._lowered(traced), ledger, step_size)
+        raise CannotCompile("a step depends on the number of particles")
+
+    def read_twice(self, problem: Problem) -> Reading:
+        """The step at the problem's step size, if it is the same for any number of particles."""
+        first = self.read(problem, problem.step_size, _MARKERS)
+        _check_same(first, self.read(problem, problem.step_size, _other_markers(first)))
+        return first
+
+    def _lowered(self, traced: TracedStep) -> Any:
+        try:
+            return self.lowering(traced)
+        except CannotCompile:
+            raise
+        except Exception as error:  # a graph that this compiler was not made for must not cost the user the run
+            reason = f"{type(error).__name__}: {reason_of(error)}"
+            raise CannotCompile(f"a step has an unexpected form ({reason})") from error
+
+
+def _literals(problem: Problem, way: Way, first: Reading) -> Literals:
     """The numbers of a step, by a trace with another number of particles, and another step size if it takes one."""
-    others = tuple(marker for marker in _MARKERS if marker != first.traced.particles)
+    others = _other_markers(first)
     with suppress(CannotCompile):  # of a step size that makes another step, say one with more terms
-        literals = literals_of(first, _read(problem, _OTHER_STEP_SIZE * problem.step_size, others))
+        literals = literals_of(first, way.read(problem, _OTHER_STEP_SIZE * problem.step_size, others))
         if literals is not None:
             return literals
-    if not have_same_numbers(first, _read(problem, problem.step_size, others)):
-        raise CannotCompile("a step depends on the number of particles")
+    _check_same(first, way.read(problem, problem.step_size, others))
     return Literals.of_one_step_size(first)
 
 
-def _read(problem: Problem, step_size: float, markers: Sequence[int]) -> Reading:
-    """The step with the first of the numbers of particles that no dimension is a multiple of."""
-    copies = problem.substeps * math.prod(problem.members)
-    normals = [copies * draw.components for draw in problem.noise]
-    for marker in markers:
-        ledger = Ledger()
-        step = partial(problem.flat_step, ledger.step_size(step_size))
-        traced = trace_step(step, normals, problem.width, problem.state.dtype, marker)
-        sizes = (problem.width, *(size for tensor in traced.constants for size in tensor.shape))
-        if all(size % marker or not size for size in sizes):
-            return Reading(traced, _lowered(traced, problem.one_by_one), ledger, step_size)
-    raise CannotCompile("a step depends on the number of particles")
+def _other_markers(reading: Reading) -> tuple[int, ...]:
+    return tuple(marker for marker in _MARKERS if marker != reading.traced.particles)
 
 
-def _lowered(traced: TracedStep, one_by_one: bool) -> StepCode:
-    try:
-        return lower(traced, one_by_one)
-    except CannotCompile:
-        raise
-    except Exception as error:  # a graph that this compiler was not made for must not cost the user the run
-        raise CannotCompile(f"a step has an unexpected form ({type(error).__name__}: {reason_of(error)})") from error
+def _check_same(first: Reading, second: Reading) -> None:
+    if not have_same_numbers(first, second):
+        raise CannotCompile("a step depends on the number of particles")
 
 
-def _program(code: StepCode, problem: Problem) -> str:
+def load(program: str) -> ctypes.CDLL:
+    """The library of a program: ``torchsrk_run`` takes a struct that says all, and the number of threads."""
+    library = build.load(program, _SIMD)
+    library.torchsrk_run.argtypes = (ctypes.c_void_p, ctypes.c_int)
+    library.torchsrk_run.restype = ctypes.c_int
+    return library
+
+
+def program_of(code: StepCode, problem: Problem, loop: str = "driver.c", **more: Any) -> str:
+    """All of a library's C: the step, and the loop around it, with what that asks for to be defined."""
     dtype, noise = problem.state.dtype, problem.noise
     real, integer, suffixed = _REALS[dtype]
     definitions = {
@@ -275,10 +312,11 @@ def _program(code: StepCode, problem: Problem) -> str:
         "NOISES": len(noise),
         "STREAMS": ", ".join(str(int(source.stream)) for source in noise),
         "COMPONENTS": ", ".join(str(source.components) for source in noise),
-        **({"ONE_BY_ONE": 1} if problem.one_by_one else {}),
+        **({"ONE_BY_ONE": 1} if code.one_by_one else {}),
+        **more,
     }
     header = "".join(f"#define {name} {value}\n" for name, value in definitions.items())
     files = resources.files(__package__)
-    names = ("vector.h", "exponential.h", "functions.h", "groups.h", *code.headers, "driver.c")
+    names = ("vector.h", "exponential.h", "functions.h", "groups.h", *code.headers, loop)
     *before, driver = (files.joinpath(name).read_text() for name in names)
     return "\n".join((header + "\n".join(before), code.source, driver))

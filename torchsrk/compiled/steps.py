@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +70,11 @@ class CompiledSteps:
         problem: Problem,
         key: Key,
     ) -> None:
-        library.torchsrk_run.argtypes = (ctypes.POINTER(_Run), ctypes.c_int)
-        library.torchsrk_run.restype = ctypes.c_int
-        self._code, self._library, self._literals = code, library, literals
+        self._code, self.library, self._literals = code, library, literals
         self._width, self._members = problem.width, math.prod(problem.members)
         self._constants = [_Source.of(tensor, key) for tensor in traced.constants]
         self._reads = [(_Source.of(tensor, key), then) for tensor, then in traced.reads]
-        self._traced = replace(traced, constants=(), reads=())
+        self.traced = replace(traced, constants=(), reads=())
         self.shared = all(source.place is not None for source in (*self._constants, *(s for s, _ in self._reads)))
         self.seen, self.seconds, self.checks = key.complete, 0.0, Checks()
 
@@ -83,6 +82,10 @@ class CompiledSteps:
     def longest_sum(self) -> int:
         """The most terms that any sum of the step adds up."""
         return self._code.longest_sum
+
+    def constants(self, key: Key) -> list[Tensor]:
+        """The tensors that it reads."""
+        return [source.tensor(key) for source in self._constants]
 
     def is_current(self, key: Key) -> bool:
         """Whether the numbers that the step read out of tensors are still what they were."""
@@ -96,12 +99,12 @@ class CompiledSteps:
     @property
     def graph(self) -> fx.Graph:
         """The operations that it was made of."""
-        return self._traced.module.graph
+        return self.traced.module.graph
 
     @property
     def path(self) -> str:
         """Where all of the C is kept."""
-        return str(Path(self._library._name).with_suffix(".c"))
+        return str(Path(self.library._name).with_suffix(".c"))
 
     @property
     def any_step_size(self) -> bool:
@@ -116,15 +119,13 @@ class CompiledSteps:
         """Ready to run: what does not depend on the state is computed here, from the parameters as they are now."""
         like = problem.state
         literals = torch.tensor(self._literals.at(problem.step_size) or [0.0], dtype=torch.float64).to(like.dtype)
-        constants = [source.tensor(key) for source in self._constants]
-        values = evaluate(self._traced, (*self._code.uniforms, *self._code.tables, *self._code.checks), constants)
+        nodes = (*self._code.uniforms, *self._code.tables, *self._code.checks)
+        values = evaluate(self.traced, nodes, self.constants(key))
         uniforms = [torch.as_tensor(v).to(like.dtype).contiguous() for v in values[: len(self._code.uniforms)]]
         places = values[len(self._code.uniforms) :][: len(self._code.tables)]
         tables = [v.to(torch.int64).contiguous() for v in places]
         self._check_places(tables, like.dtype)
         scales = torch.tensor([source.scale for source in problem.noise], dtype=torch.float64)
-        kernel = native.library()
-        assert kernel is not None
         uniform_pointers, table_pointers = _pointers(uniforms), _pointers(tables)
         run = _Run(
             seed=seed,
@@ -134,10 +135,10 @@ class CompiledSteps:
             literals=literals.data_ptr(),
             uniforms=ctypes.addressof(uniform_pointers),
             tables=ctypes.addressof(table_pointers),
-            draw=ctypes.cast(kernel.torchsrk_fill_tile, ctypes.c_void_p).value,
+            draw=_draw(),
         )
         alive = (literals, uniforms, uniform_pointers, tables, table_pointers, scales)
-        return BoundSteps(self._library, run, self._width, self._members, threads, alive)
+        return BoundSteps(self.library, run, self._width, self._members, threads, alive)
 
     def _check_places(self, tables: Sequence[Tensor], dtype: torch.dtype) -> None:
         """No place that reaches C is out of bounds. Eagerly torch itself says which one is."""
@@ -191,6 +192,14 @@ def _bits(x: Tensor) -> Tensor:
     return x.detach().contiguous().view(torch.uint8) if x.ndim else x.detach().reshape(1).view(torch.uint8)
 
 
+@cache
+def _draw() -> int | None:
+    """Where the noise kernel's function is."""
+    kernel = native.library()
+    assert kernel is not None
+    return ctypes.cast(kernel.torchsrk_fill_tile, ctypes.c_void_p).value
+
+
 def _pointers(tensors: Sequence[Tensor]) -> Any:
     return (ctypes.c_void_p * max(1, len(tensors)))(*(tensor.data_ptr() for tensor in tensors))
 
@@ -199,7 +208,7 @@ class BoundSteps:
     """Compiled steps with their parameters and seed; ``alive`` holds what ``run`` points to."""
 
     def __init__(self, library: ctypes.CDLL, run: _Run, width: int, members: int, threads: int, alive: Any) -> None:
-        self._library, self._run, self._threads, self._alive = library, run, threads, alive
+        self._library, self.run, self._threads, self._alive = library, run, threads, alive
         self._width, self._members = width, members
         self._first_particle = int(run.first_particle)
 
@@ -208,13 +217,13 @@ class BoundSteps:
 
         ``row`` is the number of the first of them in the batch.
         """
-        run = self._run
+        run = self.run
         run.source, run.out = source.data_ptr(), out.data_ptr()
         run.first_particle = self._first_particle + row * self._members
         run.particles, run.steps, run.first_step = source.numel() // self._width, last - first, first
         work = source.numel() * (last - first)
         threads = min(self._threads, 1 + work // _NUMBERS_PER_THREAD)
-        if self._library.torchsrk_run(ctypes.byref(run), threads):
+        if self._library.torchsrk_run(ctypes.addressof(run), threads):
             raise MemoryError("no memory for the workspace of a compiled step")
 
     def advance_rows(self, x: Tensor, row: int, *, first: int, last: int) -> Tensor:

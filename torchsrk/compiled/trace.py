@@ -53,19 +53,21 @@ class TracedStep:
 
 
 def trace_step(
-    step: Callable[..., Tensor], normals: Sequence[int], width: int, dtype: torch.dtype, particles: int
+    step: Callable[..., Any], normals: Sequence[int], width: int, dtype: torch.dtype, particles: int
 ) -> TracedStep:
     """Trace step(state, *normals, t) on tensors without data, with so many normals a particle in each.
 
-    The number of particles marks their dimension: take one that is rare.
+    It gives a state, or a tuple with one first. The number of particles marks their dimension: take one that is rare.
     """
     from torch.fx.experimental.proxy_tensor import make_fx
 
     watch = _Watch()
 
-    def watched(state: Tensor, *arguments: Tensor) -> Tensor:
+    def watched(state: Tensor, *arguments: Tensor) -> Any:
         with torch.no_grad(), watch:
             moved = step(state, *arguments)
+        if isinstance(moved, tuple):
+            return watch.invalidated(moved[0], particles), *moved[1:]
         return watch.invalidated(moved, particles)
 
     decompositions = _decompositions()
@@ -73,7 +75,7 @@ def trace_step(
     shapes = ((particles, width), *((particles, components) for components in normals), ())
     examples = [torch.empty(shape, dtype=dtype) for shape in shapes]
 
-    def as_graph(function: Callable[..., Tensor], *inputs: Tensor) -> fx.GraphModule:
+    def as_graph(function: Callable[..., Any], *inputs: Tensor) -> fx.GraphModule:
         traced = make_fx(function, decomposition_table=decompositions, tracing_mode="fake", _allow_non_fake_inputs=True)
         return traced(*inputs)
 
@@ -215,6 +217,8 @@ class _Watch(TorchFunctionMode):
                 raise CannotCompile("a distribution checks its arguments within vmap: make it with validate_args=False")
             self.conditions.append(args[0])
             return True
+        if name in ("full_like", "new_full") and (filled := _filled(args, kwargs or {})) is not None:
+            return filled
         if name in _READS_VALUES:
             values = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor) and _has_data(value)]
             with _disable_current_modes():  # a copy with data, that is not part of the step
@@ -229,6 +233,15 @@ class _Watch(TorchFunctionMode):
             holds = holds.unsqueeze(-1) if holds.ndim else holds
             moved = torch.where(holds, moved, math.nan)
         return moved
+
+
+def _filled(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """x.new_full or full_like with a number that is a tensor here, such as the time; None if it is a number."""
+    x, *sizes = args
+    value = kwargs["fill_value"] if "fill_value" in kwargs else sizes.pop()
+    if not isinstance(value, Tensor) or _has_data(value) or set(kwargs) - {"fill_value"}:
+        return None
+    return value.to(x.dtype).expand(sizes[0] if sizes else x.shape).clone()
 
 
 def _called_by_a_distribution() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -326,10 +326,16 @@ def offset(shape: Shape, index: Index) -> str:
     return " + ".join(terms) or "0"
 
 
-def evaluate(traced: TracedStep, nodes: Iterable[fx.Node], constants: Sequence[Tensor]) -> list[Any]:
-    """The tensors and numbers of nodes that depend on no input, from constants as they are now."""
+def evaluate(
+    traced: TracedStep,
+    nodes: Iterable[fx.Node],
+    constants: Sequence[Tensor],
+    given: Mapping[fx.Node, Any] | None = None,
+) -> list[Any]:
+    """The tensors and numbers of nodes that depend on no input but what is ``given``, from constants as they are."""
     placeholders = [node for node in traced.module.graph.nodes if node.op == "placeholder"]
     known: dict[fx.Node, Any] = dict(zip(placeholders[traced.inputs :], constants, strict=True))
+    known.update(given or {})
 
     def value(node: fx.Node) -> Any:
         if node not in known:

@@ -37,7 +37,7 @@ class BaseSDE(nn.Module, ABC):
 
     def brownian_dim(self, x: Tensor) -> int:
         """The number of Brownian motions that drive particles at positions like x."""
-        with torch.no_grad():
+        with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
             point = x[(slice(0, 1),) * (x.ndim - 1)]
             return self.noise.brownian_dim(self.sigma(0.0, point), point)
 
