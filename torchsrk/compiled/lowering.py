@@ -21,6 +21,7 @@ from .operations import POINTWISE, Kind, Operand, integer_power, vector
 from .order import ORDER
 from .sums import SUMS
 from .trace import CannotCompile, TracedStep
+from .wholes import may_compute
 from .writer import Index, Shape, Value, Writer, count, is_particles
 
 _LARGEST_POWER = 8
@@ -183,6 +184,8 @@ def _of_its_dtype(writer: Writer, node: fx.Node, name: str, value: Value) -> Val
     # A product of conditions is one as well: that is how torch writes isfinite.
     if dtype == torch.bool and value.kind is Kind.VECTOR and (name in _CHOOSES or name == "mul.Tensor"):
         return replace(value, kind=Kind.MASK, entry=lambda index: f"({value.entry(index)} != 0)")
+    if dtype == torch.int64 and value.kind is Kind.VECTOR and may_compute(node, writer.dtype):
+        return value
     if dtype == torch.int64 and (name in _CHOOSES or name.startswith("sum.") or name == "_to_copy.default"):
         return value
     raise CannotCompile(f"a step in {writer.dtype} computes {node.target} in {dtype}")

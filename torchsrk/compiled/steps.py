@@ -18,7 +18,7 @@ from torch import Size, Tensor
 
 from ..brownian import native
 from ..brownian.draws import Draw
-from . import build
+from . import build, recorded
 from .fingerprint import fingerprint
 from .lowering import StepCode, lower
 from .trace import CannotCompile, OperationCounter, TracedStep, reason_of, trace_step
@@ -26,6 +26,8 @@ from .writer import evaluate
 
 # Counts of particles that no dimension of a problem is likely to be a multiple of; steps traced with two must agree.
 _MARKERS = (7907, 7919, 7927, 7933)
+# From so many on, a step is run to be traced: torch's own way takes about a millisecond each, four times over.
+_MANY_OPERATIONS = 1_000
 # A particle's noise for one step, beyond which a tile's is far from fitting any cache.
 _MOST_NORMALS = 1 << 14
 # Starting a second thread costs about as long as this many normals and their share of a step.
@@ -293,9 +295,9 @@ def _remembered(problem: Problem, kept: _Kept) -> tuple[Hashable, CompiledSteps]
     start = time.perf_counter()
     key, seen = problem.key()
     try:
-        _warm_up(problem)
+        operations = _warm_up(problem)
         key, seen = problem.key()
-        steps = _compile(problem, seen)
+        steps = _compile(problem, seen, operations)
         if problem.key()[0] != key:
             raise CannotCompile("a step changes the SDE, or what its functions read")
     except CannotCompile as reason:
@@ -308,8 +310,8 @@ def _remembered(problem: Problem, kept: _Kept) -> tuple[Hashable, CompiledSteps]
     return key, steps
 
 
-def _warm_up(problem: Problem) -> None:
-    """Eager steps of two and of three particles, before any trace.
+def _warm_up(problem: Problem) -> int:
+    """Eager steps of two and of three particles, before any trace. Gives the number of their operations.
 
     So what the SDE's code keeps for later (a distribution's Cholesky factor, say) is kept with its data: tracing has
     none. And code that loops over particles, as vmap does where it has no better way, is found out before it loops over
@@ -318,6 +320,7 @@ def _warm_up(problem: Problem) -> None:
     _, *operations = [_operations(problem, particles) for particles in (2, 2, 3)]  # the first fills what is kept
     if operations[0] != operations[1]:
         raise CannotCompile("a step loops over its particles")
+    return operations[0]
 
 
 def _operations(problem: Problem, particles: int) -> int:
@@ -343,7 +346,7 @@ def compiling_pays(gradients: int, numbers: int) -> bool:
     return gradients * (_EAGER_CALL + _EAGER_NUMBER * numbers) > _COMPILING
 
 
-def _compile(problem: Problem, seen: bool) -> CompiledSteps:
+def _compile(problem: Problem, seen: bool, operations: int) -> CompiledSteps:
     if native.library() is None:
         raise CannotCompile("the noise kernel was not built, for want of a C compiler")
     width, dtype, one_by_one = problem.width, problem.state.dtype, problem.one_by_one
@@ -351,9 +354,12 @@ def _compile(problem: Problem, seen: bool) -> CompiledSteps:
     if members * sum(draw.components for draw in problem.noise) > _MOST_NORMALS:
         raise CannotCompile(f"a step draws more than {_MOST_NORMALS} normals a particle, for its Lévy areas")
     traced, codes = [], []
-    for marker in _MARKERS:
-        normals = [members * draw.components for draw in problem.noise]
-        graph = trace_step(problem.flat_step, normals, width, dtype, marker)
+    normals = [members * draw.components for draw in problem.noise]
+    for marker in _MARKERS if operations <= _MANY_OPERATIONS else recorded.MARKERS:
+        if operations <= _MANY_OPERATIONS:
+            graph = trace_step(problem.flat_step, normals, width, dtype, marker)
+        else:
+            graph = recorded.record_step(problem.flat_step, normals, problem.state.reshape(-1, width)[0], marker)
         sizes = (width, *(size for tensor in graph.constants for size in tensor.shape))
         if all(size % marker or not size for size in sizes):
             traced.append(graph)
