@@ -8,6 +8,7 @@ entrywise operations are written as one expression; a tensor that is read more t
 from __future__ import annotations
 
 import operator
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,6 +16,7 @@ from torch import fx
 
 from .calls import Call, operation_name
 from .indexing import INDEXING
+from .looped import LoopedProgram, joined
 from .matrices import MATRICES
 from .moves import MOVES, view
 from .operations import POINTWISE, Kind, Operand, integer_power, vector
@@ -25,6 +27,7 @@ from .wholes import may_compute
 from .writer import Index, Shape, Value, Writer, count, is_particles
 
 _LARGEST_POWER = 8
+_MANY_NODES = 1_500  # of a graph in which loops are looked for
 _LONGEST_EXPRESSION = 24  # operations in one C expression
 _LARGEST_WHOLE = 1 << 20  # of whole numbers in a REAL: float32 holds them and a few sums of them exactly
 _FILLS = {
@@ -74,8 +77,8 @@ class StepCode:
         )
 
 
-def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
-    """The C of a traced step.
+def lower(traced: TracedStep, one_by_one: bool, rolls: bool = True) -> StepCode:
+    """The C of a traced step; ``rolls`` allows for loops where it repeats itself.
 
     Raises:
         CannotCompile: an operation has no C form, or the step mixes particles.
@@ -86,21 +89,31 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
     placeholders = [node for node in graph.nodes if node.op == "placeholder"][: traced.inputs]
     noise = [f"n{k}" for k in range(len(placeholders) - 2)]
     names = dict(zip(placeholders, ("x", *noise, "t"), strict=True))
-    made_here: set[fx.Node] = set()
-    for node in graph.nodes:
-        depends = any(source in made_here for source in node.all_input_nodes)
+    nodes = list(graph.nodes)
+    made_here = _made_here(writer, nodes, names)
+    program = LoopedProgram(nodes if rolls and len(nodes) > _MANY_NODES else [], made_here)
+    place = 0
+    while place < len(nodes):
+        loop = program.loops.get(place)
+        if loop is not None:
+            loop.lower(writer, _lower_node)
+            place = loop.repeat.end
+            continue
+        node, place = nodes[place], place + 1
         if node in names:
             writer.values[node] = _input(names[node], writer.shape(node))
         elif node.op == "output":
             _output(writer, node)
-        elif operation_name(node) in _CHECKS:
-            writer.checks += [] if depends else [node]
-            continue
-        elif depends or operation_name(node) in _CONSTANTS or _is_of_particles(writer, node):
-            writer.values[node] = _lower_node(writer, node)
-        else:
-            continue  # torch computes it
-        made_here.add(node)
+        elif node in made_here:
+            stacked = joined(writer, node, program) if program.loops else None
+            writer.values[node] = _lower_node(writer, node) if stacked is None else stacked
+    writer.checks += [
+        node
+        for node in nodes
+        if operation_name(node) in _CHECKS and not any(source in made_here for source in node.all_input_nodes)
+    ]
+    if any(node in made_here for node in (*writer.uniforms, *writer.tables)):
+        raise CannotCompile("a step has an unexpected form: a loop reads what another one does not keep")
     statements, workspace = writer.assemble()
     unpacked = "".join(f"    const V *restrict const {name} = noise[{k}];\n" for k, name in enumerate(noise))
     unused = "".join(f"(void){name}, " for name in (*noise, "t", "c", "p", "q"))
@@ -113,6 +126,18 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
         tuple(writer.bounds),
     )
     return StepCode(source, workspace, *reads, writer.longest_sum, tuple(sorted(writer.headers)))
+
+
+def _made_here(writer: Writer, nodes: Sequence[fx.Node], inputs: Container[fx.Node]) -> set[fx.Node]:
+    """What C computes; the rest is torch's to compute before a run."""
+    made: set[fx.Node] = set()
+    for node in nodes:
+        name = operation_name(node)
+        depends = any(source in made for source in node.all_input_nodes)
+        is_made = depends or name in _CONSTANTS or _is_of_particles(writer, node)
+        if node in inputs or (is_made and name not in _CHECKS and node.op != "output"):
+            made.add(node)
+    return made
 
 
 def _is_of_particles(writer: Writer, node: fx.Node) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, fx
@@ -53,9 +54,16 @@ def record_step(
         raise CannotCompile(f"tracing a step failed: {reason_of(error)}") from error
     if any(map(writes, graph.nodes)):
         raise CannotCompile("a step writes to a tensor that it did not make")
-    module = fx.GraphModule({}, graph)
-    check_repeatable(module)
-    return TracedStep(module, particles, len(examples), tuple(constants), tuple(watch.reads))
+    module = _Held(graph)
+    check_repeatable(module)  # type: ignore[arg-type]
+    return TracedStep(module, particles, len(examples), tuple(constants), tuple(watch.reads))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _Held:
+    """In the place of a GraphModule, which would write Python for its graph."""
+
+    graph: fx.Graph
 
 
 def _without_writes(graph: fx.Graph, given: list[Tensor], inputs: int) -> tuple[fx.Graph, list[Tensor]]:

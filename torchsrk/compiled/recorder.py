@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves
 
 _BY_VALUE = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _MARK = "_torchsrk_recorded"  # an attribute of tensors, which holds the recorder and the node that made them
@@ -56,6 +56,12 @@ class _Recorder(TorchDispatchMode):
         self._constant_nodes: dict[int, fx.Node] = {}
         self._last_input: fx.Node | None = None
         self._numbers = itertools.count()
+        self._tensors_on: dict[int, int] = {}  # a storage: more than one are views of one another
+        self.writes = False
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # it would be imported for nothing, and asked at every operation
 
     def input(self, tensor: Tensor) -> Tensor:
         """A copy that stands for an input of the graph."""
@@ -87,16 +93,35 @@ class _Recorder(TorchDispatchMode):
                 return made
         if function.tags and not _BY_VALUE.isdisjoint(function.tags) and self._reads_recorded(args, kwargs):
             raise ReadsValues
-        node_args, node_kwargs = tree_map_only(Tensor, self.node, (args, kwargs))
+        node_args = tuple(map(self._as_node, args))
+        node_kwargs = {name: self._as_node(value) for name, value in kwargs.items()}
         made = function(*args, **kwargs)
         made = made.clone() if isinstance(made, Tensor) and made._is_zerotensor() else made
-        self._note(self.graph.call_function(function, node_args, node_kwargs), made)
+        target = function
+        if function._schema.is_mutable:
+            pure = _without_writing(function)
+            tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+            same = all(tensor.dtype == args[0].dtype for tensor in tensors)
+            if pure is None or made is not args[0] or not same or not self._is_alone(made):
+                self.writes = True
+            else:
+                target = pure
+                delattr(made, _MARK)  # from here on, it is what this operation makes
+        self._note(self.graph.call_function(target, node_args, node_kwargs), made)
         return made
 
+    def _is_alone(self, tensor: Tensor) -> bool:
+        """Whether the tensor was made here and shares its memory with none that was."""
+        is_own = getattr(tensor, _MARK, (None,))[0] is self
+        return is_own and self._tensors_on.get(tensor.untyped_storage()._cdata, 0) == 1
+
+    def _as_node(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self.node(value)
+        return [self._as_node(part) for part in value] if isinstance(value, (list, tuple)) else value
+
     def _reads_recorded(self, args: Any, kwargs: Any) -> bool:
-        found: list[Tensor] = []
-        tree_map_only(Tensor, found.append, (args, kwargs))
-        return any(map(is_recorded, found))
+        return any(isinstance(leaf, Tensor) and is_recorded(leaf) for leaf in tree_leaves((args, kwargs)))
 
     def _note(self, node: fx.Node, made: Any) -> None:
         if isinstance(made, Tensor):
@@ -112,9 +137,24 @@ class _Recorder(TorchDispatchMode):
 
     def _made(self, node: fx.Node, tensor: Tensor) -> fx.Node:
         node.meta["val"] = _form(tensor)
+        if not hasattr(tensor, _MARK):
+            storage = tensor.untyped_storage()._cdata
+            self._tensors_on[storage] = self._tensors_on.get(storage, 0) + 1
         setattr(tensor, _MARK, (self, node))
         return node
 
+
+
+@cache
+def _without_writing(function: Any) -> Any:
+    """The operation that gives what another one writes to its first argument; None if there is none alike."""
+    name, overload = function._schema.name.removeprefix("aten::"), function._overloadname
+    packet = getattr(torch.ops.aten, name[:-1], None) if name.endswith("_") and not name.endswith("__") else None
+    pure = getattr(packet, overload, None) if packet is not None else None
+    if pure is None or pure._schema.is_mutable:
+        return None
+    same = [argument.name for argument in pure._schema.arguments] == [a.name for a in function._schema.arguments]
+    return pure if same and function._schema.arguments[0].name == "self" else None
 
 
 @cache

@@ -153,6 +153,10 @@ class OperationCounter(TorchDispatchMode):
         super().__init__()
         self.operations = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # it would be imported for nothing, and asked at every operation
+
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.operations += 1
         return plainly(function, *args, **(kwargs or {}))

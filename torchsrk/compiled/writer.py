@@ -297,11 +297,18 @@ def evaluate(traced: TracedStep, nodes: Iterable[fx.Node]) -> list[Any]:
     placeholders = [node for node in traced.module.graph.nodes if node.op == "placeholder"]
     known: dict[fx.Node, Any] = dict(zip(placeholders[traced.inputs :], traced.constants, strict=True))
 
-    def value(node: fx.Node) -> Any:
-        if node not in known:
-            args, kwargs = fx.map_arg((node.args, node.kwargs), value)
-            known[node] = node.target(*args, **kwargs)  # type: ignore[operator]
-        return known[node]
+    def compute(wanted: fx.Node) -> Any:
+        waiting = [wanted]  # no recursion: the nodes of a long series hang together in a chain
+        while waiting:
+            node = waiting[-1]
+            missing = [source for source in node.all_input_nodes if source not in known]
+            if node not in known and not missing:
+                args, kwargs = fx.map_arg((node.args, node.kwargs), known.__getitem__)
+                known[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+            waiting += missing
+            if not missing:
+                waiting.pop()
+        return known[wanted]
 
     with torch.no_grad():
-        return [value(node) for node in nodes]
+        return [compute(node) for node in nodes]

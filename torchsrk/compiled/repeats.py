@@ -1,0 +1,79 @@
+"""Loops that Python has unrolled, found again in the list of a graph's nodes.
+
+The nodes of one round of a loop follow those of the round before, operation by operation; what they read is the same for
+all rounds, or moves on by as many nodes at every round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor, fx
+from torch.utils._pytree import tree_flatten
+
+_FEWEST_ROUNDS = 8
+_LONGEST_ROUND = 512
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """``rounds`` rounds of ``period`` nodes each, from the node at ``first`` on."""
+
+    first: int
+    period: int
+    rounds: int
+
+    @property
+    def end(self) -> int:
+        return self.first + self.period * self.rounds
+
+    def place(self, number: int, round_: int) -> int:
+        """The place of a node in the list: its number in its round, and the round."""
+        return self.first + round_ * self.period + number
+
+
+def find_repeats(nodes: Sequence[fx.Node]) -> list[Repeat]:
+    """Repeats that do not overlap, in their order, the longest preferred."""
+    kinds: dict[Any, int] = {}
+    line = np.array([kinds.setdefault(_kind(node), len(kinds)) for node in nodes])
+    found: list[Repeat] = []
+    waiting = [(0, len(line))]
+    while waiting:
+        start, end = waiting.pop()
+        best = _longest(line[start:end])
+        if best is not None:
+            best = Repeat(best.first + start, best.period, best.rounds)
+            found.append(best)
+            waiting += [(start, best.first), (best.end, end)]
+    return sorted(found, key=lambda repeat: repeat.first)
+
+
+def _longest(line: np.ndarray) -> Repeat | None:
+    """Of all repeats, the one of the most nodes, and of these the one with the shortest round."""
+    best, most = None, 0
+    for period in range(1, min(_LONGEST_ROUND, len(line) // _FEWEST_ROUNDS) + 1):
+        same = np.concatenate(([False], line[period:] == line[:-period], [False]))
+        edges = np.flatnonzero(same[1:] != same[:-1])
+        starts, lengths = edges[::2], edges[1::2] - edges[::2]
+        if not len(lengths):
+            continue
+        longest = int(lengths.argmax())
+        rounds = int(lengths[longest]) // period + 1
+        if rounds >= _FEWEST_ROUNDS and rounds * period > most:
+            best, most = Repeat(int(starts[longest]), period, rounds), rounds * period
+    return best
+
+
+def _kind(node: fx.Node) -> Any:
+    """What nodes have in common that are the same in different rounds."""
+    leaves, form = tree_flatten((node.args, node.kwargs))
+    value = node.meta.get("val")
+    result = (tuple(value.shape), value.dtype, value.is_contiguous()) if isinstance(value, Tensor) else type(value)
+    if node.op != "call_function":
+        return node
+    fill = node.meta.get("fill")  # of a constant, which has no arguments left
+    words = tuple(leaf if isinstance(leaf, (bool, str)) else type(leaf) for leaf in leaves)
+    return node.target, form, words, result, None if isinstance(fill, fx.Node) else repr(fill)
