@@ -12,12 +12,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from .calls import operation_name
 from .moves import overwrite, own
 from .operations import Kind, vector
-from .repeats import Repeat, find_repeats
+from .repeats import Repeat, find_repeats, leaves, with_leaves
 from .rounds import Advancing, Fixed, Moving, Numbers, Rounds
 from .trace import CannotCompile
 from .writer import Index, Shape, Shared, Value, Writer, count, loops, offset
@@ -218,12 +217,11 @@ class Loop:
             node = self.node(number)
             if node not in self.program.made_here:
                 continue
-            leaves, form = tree_flatten((node.args, node.kwargs))
             given = [
                 self._argument(inner, graph, made, leaf, argument)
-                for leaf, argument in zip(leaves, self.rounds.arguments[number], strict=True)
+                for leaf, argument in zip(leaves(node), self.rounds.arguments[number], strict=True)
             ]
-            args, kwargs = tree_unflatten(given, form)
+            args, kwargs = with_leaves(node, given)
             made[number] = graph.create_node(node.op, node.target, args, kwargs)
             made[number].meta = dict(node.meta)
         for number, node in made.items():
@@ -278,10 +276,9 @@ class Loop:
 
     def _advanced(self, inner: Writer, node: fx.Node, number: int) -> Value:
         """An operation whose place moves on with the rounds."""
-        leaves, form = tree_flatten((node.args, node.kwargs))
-        rules = dict(zip(range(len(leaves)), self.rounds.arguments[number], strict=True))
-        texts = [_place(rules[i]) if isinstance(rules[i], Advancing) else leaf for i, leaf in enumerate(leaves)]
-        args, kwargs = tree_unflatten(texts, form)
+        rules = zip(leaves(node), self.rounds.arguments[number], strict=True)
+        texts = [_place(rule) if isinstance(rule, Advancing) else leaf for leaf, rule in rules]
+        args, kwargs = with_leaves(node, texts)
         shape, name = _own_shape(inner, node), operation_name(node)
         if kwargs:
             raise CannotCompile(f"a step's loop uses {node.target} with {kwargs}")

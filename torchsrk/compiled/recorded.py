@@ -43,7 +43,7 @@ def record_step(
     try:
         with tracing():
             graph, constants = record(watched, examples, decompositions())
-            graph.eliminate_dead_code()
+            _drop_unread(graph)
             if any(map(writes, graph.nodes)):
                 graph, constants = _without_writes(graph, [*examples, *constants], len(examples))
     except CannotCompile:
@@ -57,6 +57,12 @@ def record_step(
     module = _Held(graph)
     check_repeatable(module)  # type: ignore[arg-type]
     return TracedStep(module, particles, len(examples), tuple(constants), tuple(watch.reads))  # type: ignore[arg-type]
+
+
+def _drop_unread(graph: fx.Graph) -> None:
+    for node in reversed(graph.nodes):
+        if node.op == "call_function" and not node.users and not writes(node):
+            graph.erase_node(node)
 
 
 @dataclass(frozen=True)
@@ -74,5 +80,5 @@ def _without_writes(graph: fx.Graph, given: list[Tensor], inputs: int) -> tuple[
         pure, more = record(written_out, given, decompositions())
     if more:
         raise CannotCompile("a step writes to a tensor that it did not make")
-    pure.eliminate_dead_code()
+    _drop_unread(pure)
     return pure, given[inputs:]

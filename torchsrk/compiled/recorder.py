@@ -57,7 +57,7 @@ class _Recorder(TorchDispatchMode):
         self._last_input: fx.Node | None = None
         self._numbers = itertools.count()
         self._tensors_on: dict[int, int] = {}  # a storage: more than one are views of one another
-        self.writes = False
+        self._known: dict[Any, Callable[..., Any] | None] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -85,7 +85,7 @@ class _Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        decomposition = self._decompositions.get(function) or (function.decompose if _is_composed(function) else None)
+        decomposition = self._decomposition(function)
         if decomposition is not None:
             with self:
                 made = decomposition(*args, **kwargs)
@@ -102,13 +102,19 @@ class _Recorder(TorchDispatchMode):
             pure = _without_writing(function)
             tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
             same = all(tensor.dtype == args[0].dtype for tensor in tensors)
-            if pure is None or made is not args[0] or not same or not self._is_alone(made):
-                self.writes = True
-            else:
+            if pure is not None and made is args[0] and same and self._is_alone(made):
                 target = pure
                 delattr(made, _MARK)  # from here on, it is what this operation makes
-        self._note(self.graph.call_function(target, node_args, node_kwargs), made)
+        node = self.graph.create_node("call_function", target, name=f"o{next(self._numbers)}")
+        node.args, node.kwargs = node_args, node_kwargs  # later: given at once, they are searched for symbols
+        self._note(node, made)
         return made
+
+    def _decomposition(self, function: Any) -> Callable[..., Any] | None:
+        if function not in self._known:
+            composed = function.decompose if function._can_decompose() else None
+            self._known[function] = self._decompositions.get(function, composed)
+        return self._known[function]
 
     def _is_alone(self, tensor: Tensor) -> bool:
         """Whether the tensor was made here and shares its memory with none that was."""
@@ -155,12 +161,6 @@ def _without_writing(function: Any) -> Any:
         return None
     same = [argument.name for argument in pure._schema.arguments] == [a.name for a in function._schema.arguments]
     return pure if same and function._schema.arguments[0].name == "self" else None
-
-
-@cache
-def _is_composed(function: Any) -> bool:
-    """Whether torch writes an operation by others at every call."""
-    return function._can_decompose()
 
 
 def _form(tensor: Tensor) -> Tensor:

@@ -6,13 +6,12 @@ all rounds, or moves on by as many nodes at every round.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from torch import Tensor, fx
-from torch.utils._pytree import tree_flatten
 
 _FEWEST_ROUNDS = 8
 _LONGEST_ROUND = 512
@@ -69,11 +68,37 @@ def _longest(line: np.ndarray) -> Repeat | None:
 
 def _kind(node: fx.Node) -> Any:
     """What nodes have in common that are the same in different rounds."""
-    leaves, form = tree_flatten((node.args, node.kwargs))
-    value = node.meta.get("val")
-    result = (tuple(value.shape), value.dtype, value.is_contiguous()) if isinstance(value, Tensor) else type(value)
     if node.op != "call_function":
         return node
+    value = node.meta.get("val")
+    result = (value.shape, value.dtype, value.stride()) if isinstance(value, Tensor) else type(value)
     fill = node.meta.get("fill")  # of a constant, which has no arguments left
-    words = tuple(leaf if isinstance(leaf, (bool, str)) else type(leaf) for leaf in leaves)
+    words = tuple(leaf if isinstance(leaf, (bool, str)) else type(leaf) for leaf in leaves(node))
+    form = (len(node.args), *node.kwargs, *(len(part) for part in node.args if isinstance(part, (list, tuple))))
     return node.target, form, words, result, None if isinstance(fill, fx.Node) else repr(fill)
+
+
+def leaves(node: fx.Node) -> list[Any]:
+    """All that a node is given, one after another."""
+    found: list[Any] = []
+    for part in (*node.args, *node.kwargs.values()):
+        _collect(part, found)
+    return found
+
+
+def _collect(part: Any, found: list[Any]) -> None:
+    if isinstance(part, (list, tuple)):
+        for inner in part:
+            _collect(inner, found)
+    else:
+        found.append(part)
+
+
+def with_leaves(node: fx.Node, others: Iterable[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A node's arguments with others in the place of its leaves."""
+    rest = iter(others)
+
+    def replaced(part: Any) -> Any:
+        return [replaced(inner) for inner in part] if isinstance(part, (list, tuple)) else next(rest)
+
+    return tuple(map(replaced, node.args)), {name: replaced(part) for name, part in node.kwargs.items()}

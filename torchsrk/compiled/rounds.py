@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
-from torch.utils._pytree import tree_flatten
 
-from .repeats import Repeat
+from .repeats import Repeat, leaves
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Rounds:
     Attributes:
         repeat: the rounds that do.
         peeled: how many of the found rounds come before them.
-        arguments: of every node of a round, in the order of tree_flatten.
+        arguments: of every node of a round, in their order.
     """
 
     def __init__(
@@ -59,21 +58,21 @@ class Rounds:
     ) -> None:
         """From the round ``first`` of the repeat to ``last`` at most."""
         self._places = places
-        leaves = [
-            [tree_flatten((node.args, node.kwargs))[0] for node in nodes[found.place(n, 0) : found.end : found.period]]
-            for n in range(found.period)
+        given = [
+            [leaves(node) for node in nodes[found.place(number, 0) : found.end : found.period]]
+            for number in range(found.period)
         ]
-        first, last = self._regular(leaves, first, last)
+        first, last = self._regular(given, first, last)
         self.peeled = first
         self.repeat = Repeat(found.place(0, first), found.period, last - first)
         self.arguments = [
-            [self._rule([row[slot] for row in rows[first:last]]) for slot in range(len(rows[0]))] for rows in leaves
+            [self._rule([row[slot] for row in rows[first:last]]) for slot in range(len(rows[0]))] for rows in given
         ]
 
-    def _regular(self, leaves: list[list[list[Any]]], first: int, last: int) -> tuple[int, int]:
+    def _regular(self, given: list[list[list[Any]]], first: int, last: int) -> tuple[int, int]:
         """The rounds around the middle one that follow its rule."""
         middle = (first + last) // 2
-        for rows in leaves:
+        for rows in given:
             for slot in range(len(rows[0])):
                 for step in (-1, 1):
                     end = first - 1 if step < 0 else last

@@ -27,7 +27,7 @@ from .writer import evaluate
 # Counts of particles that no dimension of a problem is likely to be a multiple of; steps traced with two must agree.
 _MARKERS = (7907, 7919, 7927, 7933)
 # From so many on, a step is run to be traced: torch's own way takes about a millisecond each, four times over.
-_MANY_OPERATIONS = 1_000
+_MANY_OPERATIONS, _MOST_TRACED = 1_000, 8_000
 # A particle's noise for one step, beyond which a tile's is far from fitting any cache.
 _MOST_NORMALS = 1 << 14
 # Starting a second thread costs about as long as this many normals and their share of a step.
@@ -355,11 +355,19 @@ def _compile(problem: Problem, seen: bool, operations: int) -> CompiledSteps:
         raise CannotCompile(f"a step draws more than {_MOST_NORMALS} normals a particle, for its Lévy areas")
     traced, codes = [], []
     normals = [members * draw.components for draw in problem.noise]
-    for marker in _MARKERS if operations <= _MANY_OPERATIONS else recorded.MARKERS:
-        if operations <= _MANY_OPERATIONS:
+    for number, marker in enumerate(_MARKERS):
+        graph: TracedStep | None = None
+        if operations > _MANY_OPERATIONS:
+            row = problem.state.reshape(-1, width)[0]
+            try:
+                graph = recorded.record_step(problem.flat_step, normals, row, recorded.MARKERS[number])
+            except CannotCompile:
+                if operations > _MOST_TRACED:
+                    raise
+                operations = 0  # torch's own way takes more steps, and more time
+        if graph is None:
             graph = trace_step(problem.flat_step, normals, width, dtype, marker)
-        else:
-            graph = recorded.record_step(problem.flat_step, normals, problem.state.reshape(-1, width)[0], marker)
+        marker = graph.particles
         sizes = (width, *(size for tensor in graph.constants for size in tensor.shape))
         if all(size % marker or not size for size in sizes):
             traced.append(graph)
