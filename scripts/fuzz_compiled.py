@@ -33,7 +33,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", type=int, metavar="SEED", help="run this program alone, and show it")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the report to a file as well")
     parser.add_argument("--sanitize", action="store_true", help="build with AddressSanitizer and UBSan")
-    parser.add_argument("--timeout", type=float, help="seconds a program; 30 by default, 60 for energies, 120 with --sanitize")
+    parser.add_argument(
+        "--timeout", type=float, help="seconds a program; 30 by default, 60 for energies, 120 with --sanitize"
+    )
     options = parser.parse_args()
     if options.programs < 1 or options.jobs < 1:
         parser.error("--programs and --jobs must be at least 1")

@@ -48,7 +48,9 @@ def _read(text: str) -> list[_Model]:
     return models
 
 
-MODELS = [model for file in sorted(Path(__file__).with_name("models").glob("*.txt")) for model in _read(file.read_text())]
+MODELS = [
+    model for file in sorted(Path(__file__).with_name("models").glob("*.txt")) for model in _read(file.read_text())
+]
 
 
 def draw_energy(seed: int, dtype: str = "both") -> Program:

@@ -26,7 +26,12 @@ class _Windows:
     """
 
     def __init__(
-        self, sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[int], pad: Sequence[int], apart: Sequence[int]
+        self,
+        sizes: Sequence[int],
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        pad: Sequence[int],
+        apart: Sequence[int],
     ) -> None:
         self._pad = list(pad)
         self.padded = [size + 2 * p for size, p in zip(sizes, pad, strict=True)]
@@ -75,7 +80,15 @@ def _is_plain(x: Tensor, weight: Tensor, transposed: bool) -> bool:
 
 
 def _convolution(
-    x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, pad: Any, apart: Any, transposed: bool, _: Any, groups: int
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    pad: Any,
+    apart: Any,
+    transposed: bool,
+    _: Any,
+    groups: int,
 ) -> Tensor:
     if not _is_plain(x, weight, transposed):
         return NotImplemented
@@ -106,7 +119,13 @@ def _pool(x: Tensor, kernel: Any, stride: Any, pad: Any, apart: Any = (1,)) -> _
 
 
 def _average_pool(
-    x: Tensor, kernel: Any, stride: Any = (), pad: Any = (0,), ceil: bool = False, counts_pad: bool = True, by: Any = None
+    x: Tensor,
+    kernel: Any,
+    stride: Any = (),
+    pad: Any = (0,),
+    ceil: bool = False,
+    counts_pad: bool = True,
+    by: Any = None,
 ) -> Tensor:
     if ceil or by is not None or (any(pad) and not counts_pad):
         return NotImplemented

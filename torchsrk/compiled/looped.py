@@ -150,13 +150,18 @@ class Loop:
         def fill(name: str) -> str:
             self.array = name
             starts = "".join(
-                loops(kept.shape, self._stored(self.read(number, str(slot)), writer.value(self.node(number, slot - self.peeled))))
+                loops(
+                    kept.shape,
+                    self._stored(self.read(number, str(slot)), writer.value(self.node(number, slot - self.peeled))),
+                )
                 for number, kept in self.kept.items()
                 for slot in range(self.peeled)
             )
             body, scratch = self._body(writer, lower_node)
             if scratch > _MOST_SCRATCH:
-                raise CannotCompile(f"a round of a step's loop keeps {scratch} numbers a particle, more than {_MOST_SCRATCH}")
+                raise CannotCompile(
+                    f"a round of a step's loop keeps {scratch} numbers a particle, more than {_MOST_SCRATCH}"
+                )
             storage = f"V scratch[{max(1, scratch)}]; V *const work = scratch; (void)work;"
             return f"{{ {starts} for (int it = 0; it < {self.repeat.rounds}; it++) {{ {storage}\n{body} }} }}"
 

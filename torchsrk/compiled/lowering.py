@@ -27,6 +27,7 @@ from .wholes import may_compute
 from .writer import Index, Shape, Value, Writer, count, is_particles
 
 _LARGEST_POWER = 8
+_MOST_UNROLLED = 10_000  # nodes that are written one by one
 _MANY_NODES = 1_500  # of a graph in which loops are looked for
 _LONGEST_EXPRESSION = 24  # operations in one C expression
 _LARGEST_WHOLE = 1 << 20  # of whole numbers in a REAL: float32 holds them and a few sums of them exactly
@@ -92,6 +93,7 @@ def lower(traced: TracedStep, one_by_one: bool, rolls: bool = True) -> StepCode:
     nodes = list(graph.nodes)
     made_here = _made_here(writer, nodes, names)
     program = LoopedProgram(nodes if rolls and len(nodes) > _MANY_NODES else [], made_here)
+    _check_length(len(nodes), sum(loop.repeat.end - loop.repeat.first for loop in program.loops.values()))
     place = 0
     while place < len(nodes):
         loop = program.loops.get(place)
@@ -126,6 +128,15 @@ def lower(traced: TracedStep, one_by_one: bool, rolls: bool = True) -> StepCode:
         tuple(writer.bounds),
     )
     return StepCode(source, workspace, *reads, writer.longest_sum, tuple(sorted(writer.headers)))
+
+
+def _check_length(operations: int, in_loops: int) -> None:
+    if operations - in_loops > _MOST_UNROLLED:
+        raise CannotCompile(
+            f"a step makes {operations} operations, of which {operations - in_loops} are no rounds of a loop that all "
+            f"do the same; more than {_MOST_UNROLLED} would take the C compiler minutes. Operations on whole tensors, "
+            "as cumsum or a product of matrices, in the place of a loop over numbers are fewer"
+        )
 
 
 def _made_here(writer: Writer, nodes: Sequence[fx.Node], inputs: Container[fx.Node]) -> set[fx.Node]:

@@ -203,9 +203,7 @@ def unfold(writer: Writer, call: Call, shape: Shape) -> Value:
     dim, step = call["dimension"] % len(source.shape), call["step"]
     own(source.shape[dim])
     call["size"]  # is in the result's shape
-    return source.moved(
-        shape, lambda i: [f"({a} * {step} + {i[-1]})" if d == dim else a for d, a in enumerate(i[:-1])]
-    )
+    return source.moved(shape, lambda i: [f"({a} * {step} + {i[-1]})" if d == dim else a for d, a in enumerate(i[:-1])])
 
 
 def flip(writer: Writer, call: Call, shape: Shape) -> Value:

@@ -26,9 +26,7 @@ MARKERS = (197, 211, 223, 227)
 _MOST_OPERATIONS = 250_000
 
 
-def record_step(
-    step: Callable[..., Tensor], normals: Sequence[int], row: Tensor, particles: int
-) -> TracedStep:
+def record_step(step: Callable[..., Tensor], normals: Sequence[int], row: Tensor, particles: int) -> TracedStep:
     """As trace_step, at particles that are all where ``row`` is, and without noise."""
     watch = Watch(_MOST_OPERATIONS)
 

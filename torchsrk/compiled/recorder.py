@@ -150,7 +150,6 @@ class _Recorder(TorchDispatchMode):
         return node
 
 
-
 @cache
 def _without_writing(function: Any) -> Any:
     """The operation that gives what another one writes to its first argument; None if there is none alike."""

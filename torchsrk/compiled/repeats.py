@@ -1,7 +1,7 @@
 """Loops that Python has unrolled, found again in the list of a graph's nodes.
 
-The nodes of one round of a loop follow those of the round before, operation by operation; what they read is the same for
-all rounds, or moves on by as many nodes at every round.
+The nodes of one round of a loop follow those of the round before, operation by operation; what they read is the same
+for all rounds, or moves on by as many nodes at every round.
 """
 
 from __future__ import annotations

@@ -82,10 +82,19 @@ def _one_hot(read: Callable[[Tensor], bool], input: Any, num_classes: int = -1) 
         return torch.nn.functional.one_hot(input, num_classes)
 
 
+def _inverted(read: Callable[[Tensor], bool], input: Any) -> Any:
+    """The other entries, of a mask of data."""
+    if not isinstance(input, Tensor) or input.dtype != torch.bool or not input.ndim or not read(input):
+        return NotImplemented
+    with _disable_current_modes():
+        return ~input
+
+
 _REWRITES: dict[str, Callable[..., Any]] = {
     "__getitem__": _picked,
     "__setitem__": _written,
     "masked_select": _selected,
     "cumprod": _running_product,
     "one_hot": _one_hot,
+    **dict.fromkeys(("__invert__", "bitwise_not", "logical_not"), _inverted),
 }

@@ -77,7 +77,9 @@ class Rounds:
                 for step in (-1, 1):
                     end = first - 1 if step < 0 else last
                     for round_ in range(middle, end, step):
-                        if not self._follows(rows[middle][slot], rows[middle + 1][slot], rows[round_][slot], round_ - middle):
+                        if not self._follows(
+                            rows[middle][slot], rows[middle + 1][slot], rows[round_][slot], round_ - middle
+                        ):
                             first, last = (round_ + 1, last) if step < 0 else (first, round_)
                             break
         return first, last

@@ -199,7 +199,8 @@ def addmm(writer: Writer, call: Call, shape: Shape) -> Value:
 def _columns(writer: Writer, matrix: fx.Node, shape: Shape) -> Value:
     """The right factor of a product: of weights whose columns are added up, each is handed over in one piece."""
     value = writer.stored(matrix)
-    if value.kind is not Kind.NUMBER or not _adds_up_terms(writer, value.shape[0], entries(shape[-1])):
+    is_known = value.kind is Kind.NUMBER and matrix in writer.uniforms  # and no constant that the step makes
+    if not is_known or not _adds_up_terms(writer, value.shape[0], entries(shape[-1])):
         return value
     with matrix.graph.inserting_after(matrix):
         turned = matrix.graph.call_function(torch.ops.aten.t.default, (matrix,))
