@@ -100,8 +100,8 @@ def _convolution(
 
 
 def _convolution_backward(
-    grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, stride: Any, pad: Any, apart: Any, transposed: bool, _: Any,
-    groups: int, wanted: list[bool],
+    grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, stride: Any, pad: Any, apart: Any, transposed: bool,
+    _: Any, groups: int, wanted: list[bool],
 ) -> Any:  # fmt: skip
     """Of the input alone: weights are no part of a state."""
     if not _is_plain(x, weight, transposed) or wanted[1] or wanted[2]:

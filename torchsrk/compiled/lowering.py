@@ -16,7 +16,8 @@ from torch import fx
 
 from .calls import Call, operation_name
 from .indexing import INDEXING
-from .looped import LoopedProgram, joined
+from .joins import joined
+from .looped import LoopedProgram
 from .matrices import MATRICES
 from .moves import MOVES, view
 from .operations import POINTWISE, Kind, Operand, integer_power, vector
