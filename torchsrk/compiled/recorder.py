@@ -7,6 +7,7 @@ seen by running it, so a function that looks at the value of anything it compute
 
 from __future__ import annotations
 
+import gc
 import itertools
 import operator
 from collections.abc import Callable, Sequence
@@ -36,8 +37,14 @@ def record(
     """
     recorder = _Recorder(decompositions)
     given = [recorder.input(tensor) for tensor in inputs]
-    with recorder:
-        result = function(*given)
+    collects = gc.isenabled()
+    gc.disable()  # nothing that is noted is garbage, and to look through it all takes as long as to note it
+    try:
+        with recorder:
+            result = function(*given)
+    finally:
+        if collects:
+            gc.enable()
     recorder.graph.output(recorder.node(result))
     return recorder.graph, recorder.constants
 
