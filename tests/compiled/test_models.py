@@ -83,6 +83,7 @@ ENERGIES = {
     "written by a condition": conditional_write,
     "classes": lambda x: (F.one_hot(CLASSES, 3) * x[:, :, None]).square().sum((-1, -2)),
     "running product": lambda x: total((1.0 + x.relu()).cumprod(-1)) + total(x.unflatten(-1, (4, 2)).cumprod(-2)),
+    "shrunk": lambda x: total(F.hardshrink(x, 0.3) + F.softshrink(x)),
     "windows": lambda x: total(x.unfold(-1, 3, 2).sin()),
     "places found": interpolated,
     "multinomial": lambda x: -distributions.Multinomial(28, logits=x).log_prob(torch.arange(8.0, dtype=x.dtype)),

@@ -236,6 +236,10 @@ def _group_norm(
     return out, mean.squeeze(-1), inverse_deviation.squeeze(-1)
 
 
+def _shrink_backward(grad: Tensor, x: Tensor, lambd: float) -> Tensor:
+    return torch.where((x >= -lambd) & (x <= lambd), 0.0, grad)
+
+
 OWN: dict[Any, Callable[..., Any]] = {
     aten.convolution.default: _convolution,
     aten.convolution_backward.default: _convolution_backward,
@@ -249,4 +253,6 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten._trilinear.default: _trilinear,
     aten.upsample_linear1d_backward.default: _interpolation_backward,
     aten.native_group_norm.default: _group_norm,
+    aten.hardshrink_backward.default: _shrink_backward,
+    aten.softshrink_backward.default: _shrink_backward,
 }

@@ -79,4 +79,6 @@ def _without_writes(graph: fx.Graph, given: list[Tensor], inputs: int) -> tuple[
     if more:
         raise CannotCompile("a step writes to a tensor that it did not make")
     _drop_unread(pure)
+    if any("as_strided" in str(node.target) for node in pure.nodes):  # torch's own way does without
+        raise CannotCompile("a step writes to parts of a tensor in a way that has no C form here")
     return pure, given[inputs:]
