@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from .programs import draw_program
-from .workers import Result
+from .workers import Draw, Result
 
 BAD = ("wrong", "crash", "timeout")
 
@@ -19,7 +19,7 @@ def normalised(reason: str) -> str:
     return re.sub(r"(#, )+#", "#", reason).strip()[:200]
 
 
-def written(results: Sequence[Result], dtype: str, seconds: float) -> str:
+def written(results: Sequence[Result], dtype: str, seconds: float, draw: Draw = draw_program) -> str:
     """The report: counts, reasons, and every program that went wrong with its source."""
     kinds = Counter(result.kind for result in results)
     total = max(1, len(results))
@@ -37,13 +37,13 @@ def written(results: Sequence[Result], dtype: str, seconds: float) -> str:
         for reason, seeds in sorted(reasons.items(), key=lambda pair: -len(pair[1])):
             lines.append(f"{len(seeds):6d}  {reason}  ({', '.join(map(str, sorted(seeds)[:3]))})")
     for kind in BAD:
-        lines += _programs(kind, (result for result in results if result.kind == kind), dtype)
+        lines += _programs(kind, (result for result in results if result.kind == kind), dtype, draw)
     return "\n".join(lines) + "\n"
 
 
-def _programs(kind: str, results: Iterable[Result], dtype: str) -> list[str]:
+def _programs(kind: str, results: Iterable[Result], dtype: str, draw: Draw) -> list[str]:
     lines = []
     for result in sorted(results, key=lambda result: result.seed):
-        text = draw_program(result.seed, dtype).text
+        text = draw(result.seed, dtype).text
         lines += ["", f"=== {kind}: program {result.seed}: {result.detail}", text.rstrip()]
     return lines

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from .programs import Program, draw_program
+
 _PROGRAMS = 100  # of a process, which keeps every library that it loaded
 _STARTING = 120.0
 
@@ -28,9 +30,10 @@ class Result:
 
 
 Setup = Callable[[], None]
+Draw = Callable[[int, str], Program]
 
 
-def serve(connection: Connection, errors: str, dtype: str, setup: Setup | None) -> None:
+def serve(connection: Connection, errors: str, dtype: str, setup: Setup | None, draw: Draw) -> None:
     """A worker: answers seeds with results until None comes."""
     os.setsid()  # so that a compiler which it started can be ended with it
     with open(errors, "w", encoding="utf-8") as file:
@@ -44,19 +47,18 @@ def serve(connection: Connection, errors: str, dtype: str, setup: Setup | None) 
         setup()
     connection.send(None)
     while (seed := connection.recv()) is not None:
-        connection.send(examine(seed, dtype))
+        connection.send(examine(seed, dtype, draw))
 
 
-def examine(seed: int, dtype: str) -> Result:
+def examine(seed: int, dtype: str, draw: Draw = draw_program) -> Result:
     """Draw a program, run it both ways and compare."""
     import torch
 
     from .compare import compare
-    from .programs import draw_program
 
     before = torch.get_default_dtype()
     try:
-        namespace = draw_program(seed, dtype).build()
+        namespace = draw(seed, dtype).build()
         verdict = compare(*(namespace[name] for name in ("sde", "x0", "options")))
     finally:
         torch.set_default_dtype(before)
@@ -70,13 +72,13 @@ def examine(seed: int, dtype: str) -> Result:
 class Worker:
     """The parent's end of a worker process."""
 
-    def __init__(self, dtype: str, setup: Setup | None, folder: Path, timeout: float) -> None:
+    def __init__(self, dtype: str, setup: Setup | None, draw: Draw, folder: Path, timeout: float) -> None:
         self._timeout = timeout
         handle, self._errors = tempfile.mkstemp(dir=folder, suffix=".err")
         os.close(handle)
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs, self._errors, dtype, setup), daemon=True)
+        self._process = context.Process(target=serve, args=(theirs, self._errors, dtype, setup, draw), daemon=True)
         self._process.start()
         theirs.close()  # so that its death ends the wait for its answer
         self.left = _PROGRAMS
@@ -126,7 +128,14 @@ class Worker:
 
 
 def examine_all(
-    seeds: Sequence[int], *, dtype: str, jobs: int, folder: Path, timeout: float, setup: Setup | None = None
+    seeds: Sequence[int],
+    *,
+    dtype: str,
+    jobs: int,
+    folder: Path,
+    timeout: float,
+    setup: Setup | None = None,
+    draw: Draw = draw_program,
 ) -> Iterator[Result]:
     """The results of all seeds, as they come.
 
@@ -134,6 +143,7 @@ def examine_all(
         folder: for what workers write to their standard error.
         timeout: seconds a program.
         setup: what a worker does first.
+        draw: makes the program of a seed.
     """
     waiting: queue.SimpleQueue[int | None] = queue.SimpleQueue()
     results: queue.SimpleQueue[Result | BaseException] = queue.SimpleQueue()
@@ -145,7 +155,7 @@ def examine_all(
         worker: Worker | None = None
         try:
             while not stop.is_set() and (seed := waiting.get()) is not None:
-                worker = worker or Worker(dtype, setup, folder, timeout)
+                worker = worker or Worker(dtype, setup, draw, folder, timeout)
                 results.put(worker.ask(seed))
                 if worker.left == 0:
                     worker.close()

@@ -131,7 +131,7 @@ def test_the_report_counts_reasons_and_shows_programs():
     assert normalised("a step uses 3 of (4, 5)") == "a step uses # of (#)"
 
 
-def _misbehave(seed, dtype):
+def _misbehave(seed, dtype, draw):
     os.abort() if seed == 1 else time.sleep(600)
 
 

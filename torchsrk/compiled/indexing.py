@@ -15,7 +15,7 @@ from torch import fx
 
 from .calls import Call
 from .moves import Rule, overwrite, own
-from .operations import Kind, vector
+from .operations import Kind, mask, vector
 from .trace import CannotCompile
 from .writer import Index, Shape, Size, Value, Writer, entries, is_particles, loops, offset
 
@@ -70,8 +70,8 @@ def _scattered(writer: Writer, call: Call, shape: Shape, part: Value, adds: bool
 
 
 def _is_found(writer: Writer, index: fx.Node) -> bool:
-    """Whether places are a particle's own."""
-    return index in writer.values and writer.value(index).kind is Kind.VECTOR
+    """Whether places are a particle's own, or one number that the step was given."""
+    return index in writer.values and writer.value(index).kind in (Kind.VECTOR, Kind.NUMBER)
 
 
 def _gathered(writer: Writer, source: Value, places: Value, dim: int, shape: Shape) -> Value:
@@ -193,8 +193,27 @@ def index_tensor(writer: Writer, call: Call, shape: Shape) -> Value:
 
 def index_put(writer: Writer, call: Call, shape: Shape) -> Value:
     whole, values = writer.value(call["self"]), writer.value(call["values"])
+    if _is_whole_mask(call, len(shape)):
+        return _filled_where(writer, whole, writer.value(call["indices"][0]), values, shape)
     region = _indexed(writer, call["indices"], shape)
     return overwrite(writer, whole, values.broadcast(region.shape), shape, region.source, bool(call["accumulate"]))
+
+
+def _is_whole_mask(call: Call, rank: int) -> bool:
+    """Whether a condition for every entry says which ones are to be another, single number."""
+    index, *others = call["indices"]
+    is_mask = index is not None and index.meta["val"].dtype == torch.bool and index.meta["val"].ndim == rank
+    return is_mask and not others and call["values"].meta["val"].numel() == 1 and not call["accumulate"]
+
+
+def _filled_where(writer: Writer, whole: Value, condition: Value, number: Value, shape: Shape) -> Value:
+    at = ["0"] * len(number.shape)
+
+    def entry(index: Index) -> str:
+        chosen, other = vector((number.entry(at), number.kind)), vector(whole.operand(index))
+        return f"v_select({mask(condition.operand(index))}, {chosen}, {other})"
+
+    return writer.store(Value(shape, Kind.VECTOR, entry))
 
 
 INDEXING: dict[str, Rule] = {

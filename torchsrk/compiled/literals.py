@@ -19,12 +19,13 @@ from .writer import evaluate
 @dataclass(frozen=True)
 class Reading:
     """A step as it was traced with a step size, what it was made into, and the numbers made from the step size on the
-    way."""
+    way; ``number`` is that of the number of particles."""
 
     traced: TracedStep
     made: Any
     ledger: Ledger
     step_size: float
+    number: int
 
     @property
     def code(self) -> StepCode:

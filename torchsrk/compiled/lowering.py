@@ -8,6 +8,7 @@ entrywise operations are written as one expression; a tensor that is read more t
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,7 +16,9 @@ from torch import fx
 
 from .calls import Call, operation_name
 from .indexing import INDEXING
+from .joins import joined
 from .likeness import merge_alike
+from .looped import LoopedProgram
 from .matrices import MATRICES
 from .moves import MOVES, view
 from .operations import POINTWISE, Kind, Operand, integer_power, vector
@@ -23,9 +26,12 @@ from .order import ORDER
 from .products import PRODUCTS
 from .sums import SUMS
 from .trace import CannotCompile, TracedStep
+from .wholes import may_compute
 from .writer import Index, Shape, Value, Writer, count, entries, is_particles
 
 _LARGEST_POWER = 8
+_MOST_UNROLLED = 10_000  # nodes that are written one by one
+_MANY_NODES = 1_500  # of a graph in which loops are looked for
 _LONGEST_EXPRESSION = 24  # operations in one C expression
 _LARGEST_WHOLE = 1 << 20  # of whole numbers in a REAL: float32 holds them and a few sums of them exactly
 _FILLS = {
@@ -76,14 +82,18 @@ class StepCode:
 
 
 def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
-    """The C of a traced step.
+    """The C of a traced step, with loops where a long one repeats itself.
 
     Raises:
         CannotCompile: an operation has no C form, or the step mixes particles.
     """
     writer = Writer(traced, one_by_one)
     made_here = begin(writer)
-    for node in traced.module.graph.nodes:
+    nodes = list(traced.module.graph.nodes)
+    if len(nodes) > _MANY_NODES:
+        _lower_long(writer, nodes, made_here)
+        return finish(writer)
+    for node in nodes:
         if node.op == "output":
             _output(writer, node)
         else:
@@ -91,11 +101,57 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
     return finish(writer)
 
 
+def _lower_long(writer: Writer, nodes: Sequence[fx.Node], inputs: set[fx.Node]) -> None:
+    """Write a graph in which a round of what repeats itself is written once."""
+    made_here = _made_here(writer, nodes, inputs)
+    program = LoopedProgram(nodes, made_here, writer.names)
+    _check_length(len(nodes), sum(loop.repeat.end - loop.repeat.first for loop in program.loops.values()))
+    place = 0
+    while place < len(nodes):
+        loop = program.loops.get(place)
+        if loop is not None:
+            loop.lower(writer, _lower_node)
+            place = loop.repeat.end
+            continue
+        node, place = nodes[place], place + 1
+        writer.operation = _in_words(writer, node)
+        if node.op == "output":
+            _output(writer, node)
+        elif node in made_here and node not in inputs:
+            stacked = joined(writer, node, program) if program.loops else None
+            writer.values[node] = _lower_node(writer, node) if stacked is None else stacked
+    checks = [node for node in nodes if operation_name(node) in _CHECKS]
+    writer.checks += [node for node in checks if not made_here.intersection(node.all_input_nodes)]
+    if made_here.intersection((*writer.uniforms, *writer.tables)):
+        raise CannotCompile("a step has an unexpected form: a loop reads what another one does not keep")
+
+
+def _check_length(operations: int, in_loops: int) -> None:
+    if operations - in_loops > _MOST_UNROLLED:
+        raise CannotCompile(
+            f"a step makes {operations} operations, of which {operations - in_loops} are no rounds of a loop that all "
+            f"do the same; more than {_MOST_UNROLLED} would take the C compiler minutes. Operations on whole tensors, "
+            "as cumsum or a product of matrices, in the place of a loop over numbers are fewer"
+        )
+
+
+def _made_here(writer: Writer, nodes: Sequence[fx.Node], inputs: set[fx.Node]) -> set[fx.Node]:
+    """What C computes; the rest is torch's to compute before a run."""
+    made = set(inputs)
+    for node in nodes:
+        name = operation_name(node)
+        is_made = name in CONSTANTS or is_of_particles(writer, node) or not made.isdisjoint(node.all_input_nodes)
+        if is_made and name not in _CHECKS and node.op != "output":
+            made.add(node)
+    return made
+
+
 def begin(writer: Writer) -> set[fx.Node]:
     """Name the inputs of a step. What is returned are the nodes that the step makes, so far."""
     graph = writer.traced.module.graph
     _cut_shapes(graph)
-    merge_alike(graph)
+    if len(graph.nodes) <= _MANY_NODES:  # in a long one the rounds of a loop are to stay alike
+        merge_alike(graph)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"][: writer.traced.inputs]
     names = ("x", *_noise(writer), "t")
     for node, name in zip(placeholders, names, strict=True):
@@ -216,6 +272,8 @@ def _of_its_dtype(writer: Writer, node: fx.Node, name: str, value: Value) -> Val
     # A product of conditions is one as well: that is how torch writes isfinite.
     if dtype == torch.bool and value.kind is Kind.VECTOR and (name in _CHOOSES or name == "mul.Tensor"):
         return replace(value, kind=Kind.MASK, entry=lambda index: f"({value.entry(index)} != 0)")
+    if dtype == torch.int64 and value.kind is Kind.VECTOR and may_compute(node, writer.dtype):
+        return value
     if dtype == torch.int64 and (name in _CHOOSES or name.startswith("sum.") or name == "_to_copy.default"):
         return value
     raise CannotCompile(f"a step in {writer.dtype} computes {node.target} in {dtype}")

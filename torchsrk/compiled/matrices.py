@@ -225,6 +225,15 @@ def log_determinant(writer: Writer, call: Call, shape: Shape) -> list[Value]:
     return [sign, size, found.factor(), found.rows()]
 
 
+def determinant(writer: Writer, call: Call, shape: Shape) -> list[Value]:
+    """The factors among its results are for its derivative alone, which solves with them."""
+    source = writer.stored(call["A"])
+    if call["A"].meta["val"].is_contiguous():
+        source = source.moved(source.shape, lambda i: [*i[:-2], i[-1], i[-2]])
+    found = _Factors.of(writer, source)
+    return [found.product(writer, "pivot", "*=", "sign"), found.factor(), found.rows()]
+
+
 def _check_readers(call: Call, factors: tuple[int, int]) -> None:
     """Factors and the order of rows are among an operation's results for its derivative to solve with, and for that
     alone: rows may be in another order than torch's."""
@@ -248,4 +257,5 @@ MATRICES: dict[str, Callable[[Writer, Call, Shape], Value | list[Value]]] = {
     "_linalg_solve_ex.default": solve,
     "linalg_inv_ex.default": inverse,
     "_linalg_slogdet.default": log_determinant,
+    "_linalg_det.default": determinant,
 }

@@ -195,6 +195,17 @@ def _diagonal_places(call: Call, shape: Shape) -> Callable[[Index], Index]:
     return at
 
 
+def unfold(writer: Writer, call: Call, shape: Shape) -> Value:
+    """Windows along a dimension, whose entries are in a last one of their own."""
+    source = writer.stored(call["self"])
+    if not source.shape:
+        raise CannotCompile("a step unfolds a single number, which has no C form here")
+    dim, step = call["dimension"] % len(source.shape), call["step"]
+    own(source.shape[dim])
+    call["size"]  # is in the result's shape
+    return source.moved(shape, lambda i: [f"({a} * {step} + {i[-1]})" if d == dim else a for d, a in enumerate(i[:-1])])
+
+
 def flip(writer: Writer, call: Call, shape: Shape) -> Value:
     sizes = {d % len(shape): own(shape[d % len(shape)]) for d in call["dims"]}
     return writer.value(call["self"]).moved(
@@ -318,6 +329,7 @@ MOVES: dict[str, Rule] = {
             "split.Tensor": split,
             "split_with_sizes.default": split_with_sizes,
             "diagonal.default": diagonal,
+            "unfold.default": unfold,
         }
     ),
     **dict.fromkeys(("clone.default", "lift_fresh.default", "lift_fresh_copy.default"), identity),

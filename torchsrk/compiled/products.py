@@ -52,7 +52,7 @@ def addmm(writer: Writer, call: Call, shape: Shape) -> Value:
 
 def _takes_all_groups(writer: Writer, left: fx.Node, weights: fx.Node) -> bool:
     """Whether a product is one of each particle's numbers with weights, which are the same for all."""
-    if writer.one_by_one or writer.is_uniform(left) or not writer.is_uniform(weights):
+    if writer.one_by_one or writer.is_within or writer.is_uniform(left) or not writer.is_uniform(weights):
         return False
     matrix = weights.meta["val"]
     return (
@@ -109,7 +109,8 @@ def in_panels(weights: Tensor) -> Tensor:
 def _columns(writer: Writer, matrix: fx.Node, shape: Shape) -> Value:
     """The right factor of a product: of weights whose columns are added up, each is handed over in one piece."""
     value = writer.stored(matrix)
-    if value.kind is not Kind.NUMBER or not _adds_up_terms(writer, value.shape[0], entries(shape[-1])):
+    is_known = value.kind is Kind.NUMBER and matrix in writer.uniforms  # and no constant that the step makes
+    if not is_known or not _adds_up_terms(writer, value.shape[0], entries(shape[-1])):
         return value
     with matrix.graph.inserting_after(matrix):
         turned = matrix.graph.call_function(torch.ops.aten.t.default, (matrix,))

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from ..brownian import native
 from ..derived import Ledger
-from . import build
+from . import build, recorded
 from .build import CannotBuild
 from .fingerprint import number_of
 from .literals import Literals, Reading, have_same_numbers, literals_of
@@ -36,6 +36,8 @@ from .trace import CannotCompile, OperationCounter, TracedStep, reason_of, trace
 
 # Counts of particles that no dimension of a problem is likely to be a multiple of; steps traced with two must agree.
 _MARKERS = (7907, 7919, 7927, 7933)
+# From so many on, a step is run to be traced: torch's own way takes about a millisecond each, four times over.
+_MANY_OPERATIONS, _MOST_TRACED = 1_000, 8_000
 # So near that a step of it has the same form, and so far that its numbers are others.
 _OTHER_STEP_SIZE = 1.0 + 2.0**-6
 # A particle's noise for one step, beyond which a tile's is far from fitting any cache.
@@ -159,9 +161,9 @@ def _made(problem: Problem) -> tuple[CompiledSteps, Key]:
     start = time.perf_counter()
     key = problem.key()
     try:
-        warm_up(problem)
+        operations = warm_up(problem)
         key = problem.key()
-        steps = _compile(problem, key)
+        steps = _compile(problem, key, operations)
         if problem.key().form != key.form:
             raise CannotCompile("a step changes the SDE, or what its functions read")
     except CannotCompile as reason:
@@ -177,8 +179,8 @@ def _made(problem: Problem) -> tuple[CompiledSteps, Key]:
     return steps, key
 
 
-def warm_up(problem: Problem) -> None:
-    """Eager steps of two and of three particles, before any trace.
+def warm_up(problem: Problem) -> int:
+    """Eager steps of two and of three particles, before any trace. Gives the number of their operations.
 
     So what the SDE's code keeps for later (a distribution's Cholesky factor, say) is kept with its data: tracing has
     none. And code that loops over particles, as vmap does where it has no better way, is found out before it loops over
@@ -187,6 +189,7 @@ def warm_up(problem: Problem) -> None:
     _, *operations = [_operations(problem, particles) for particles in (2, 2, 3)]  # the first fills what is kept
     if operations[0] != operations[1]:
         raise CannotCompile("a step loops over its particles")
+    return operations[0]
 
 
 def _operations(problem: Problem, particles: int) -> int:
@@ -214,9 +217,9 @@ def compiling_pays(gradients: int, numbers: int) -> bool:
     return gradients * (_EAGER_CALL + _EAGER_NUMBER * numbers) > _COMPILING
 
 
-def _compile(problem: Problem, key: Key) -> CompiledSteps:
-    way = Way(problem.flat_step, problem.width, partial(lower, one_by_one=problem.one_by_one))
-    first = way.read(problem, problem.step_size, _MARKERS)
+def _compile(problem: Problem, key: Key, operations: int) -> CompiledSteps:
+    way = Way(problem.flat_step, problem.width, partial(lower, one_by_one=problem.one_by_one), operations)
+    first = way.read(problem, problem.step_size)
     literals = _literals(problem, way, first)
     library = load(program_of(first.code, problem))
     return CompiledSteps(first.code, library, first.traced, literals, problem, key)
@@ -229,32 +232,45 @@ class Way:
     Attributes:
         step: a function of the step size, states of ``width`` numbers, normals and the time.
         lowering: from a trace to what has the C in it: a StepCode, or something whose ``code`` is one.
+        operations: that an eager step makes.
     """
 
     step: Callable[..., Any]
     width: int
     lowering: Callable[[TracedStep], Any]
+    operations: int = 0
 
-    def read(self, problem: Problem, step_size: float, markers: Sequence[int]) -> Reading:
-        """The step with the first of the numbers of particles that no dimension is a multiple of."""
+    def read(self, problem: Problem, step_size: float, after: Reading | None = None) -> Reading:
+        """The step with the first of the numbers of particles that no dimension is a multiple of; with another one than
+        was taken before, if that is given."""
         copies = problem.substeps * math.prod(problem.members)
         normals = [copies * draw.components for draw in problem.noise]
         if sum(normals) > _MOST_NORMALS:
             raise CannotCompile(f"a step draws more than {_MOST_NORMALS} normals a particle, for its Lévy areas")
-        for marker in markers:
+        for number in range(0 if after is None else after.number + 1, len(_MARKERS)):
             ledger = Ledger()
             step = partial(self.step, ledger.step_size(step_size))
-            traced = trace_step(step, normals, self.width, problem.state.dtype, marker)
+            traced = self._traced(problem, step, normals, number)
             sizes = (self.width, *(size for tensor in traced.constants for size in tensor.shape))
-            if all(size % marker or not size for size in sizes):
-                return Reading(traced, self._lowered(traced), ledger, step_size)
+            if all(size % traced.particles or not size for size in sizes):
+                return Reading(traced, self._lowered(traced), ledger, step_size, number)
         raise CannotCompile("a step depends on the number of particles")
 
     def read_twice(self, problem: Problem) -> Reading:
         """The step at the problem's step size, if it is the same for any number of particles."""
-        first = self.read(problem, problem.step_size, _MARKERS)
-        _check_same(first, self.read(problem, problem.step_size, _other_markers(first)))
+        first = self.read(problem, problem.step_size)
+        _check_same(first, self.read(problem, problem.step_size, first))
         return first
+
+    def _traced(self, problem: Problem, step: Callable[..., Any], normals: Sequence[int], number: int) -> TracedStep:
+        if self.operations > _MANY_OPERATIONS:
+            row = problem.state.reshape(-1, self.width)[0]
+            try:
+                return recorded.record_step(step, normals, row, recorded.MARKERS[number])
+            except CannotCompile:
+                if self.operations > _MOST_TRACED:
+                    raise  # torch's own way takes more steps, and far more time
+        return trace_step(step, normals, self.width, problem.state.dtype, _MARKERS[number])
 
     def _lowered(self, traced: TracedStep) -> Any:
         try:
@@ -268,17 +284,12 @@ class Way:
 
 def _literals(problem: Problem, way: Way, first: Reading) -> Literals:
     """The numbers of a step, by a trace with another number of particles, and another step size if it takes one."""
-    others = _other_markers(first)
     with suppress(CannotCompile):  # of a step size that makes another step, say one with more terms
-        literals = literals_of(first, way.read(problem, _OTHER_STEP_SIZE * problem.step_size, others))
+        literals = literals_of(first, way.read(problem, _OTHER_STEP_SIZE * problem.step_size, first))
         if literals is not None:
             return literals
-    _check_same(first, way.read(problem, problem.step_size, others))
+    _check_same(first, way.read(problem, problem.step_size, first))
     return Literals.of_one_step_size(first)
-
-
-def _other_markers(reading: Reading) -> tuple[int, ...]:
-    return tuple(marker for marker in _MARKERS if marker != reading.traced.particles)
 
 
 def _check_same(first: Reading, second: Reading) -> None:

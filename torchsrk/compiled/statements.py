@@ -147,6 +147,16 @@ def assembled(statements: Sequence[Statement], names: Names, hint: str) -> tuple
     return "".join(lines), size
 
 
+def assembled_within(statements: Sequence[Statement], names: Names, hint: str) -> tuple[str, int]:
+    """The same for the body of a loop, whose storage starts at C's ``work``."""
+    names.variables |= _numbers(statements)
+    loops = list(_loops(statements, names))
+    names.variables |= _read_within(loops)
+    places, size = _storage(loops, names)
+    pointers = "".join(f"V *const {name} = work + {place}; (void){name};\n" for name, place in places.items())
+    return pointers + "".join(f"{loop.text(names, hint)}\n" for loop in loops), size
+
+
 def _section(loops: Sequence[_Loop], names: Names, places: dict[str, int], hint: str) -> str:
     met = sorted(
         {name for loop in loops for name in loop.arrays} & places.keys(), key=lambda name: (places[name], name)
@@ -244,7 +254,7 @@ def _can_go_before(together: Sequence[Statement], statement: Statement) -> bool:
     """Whether a number is made of nothing that a loop fills, so that the loop can go on after it."""
     arrays = {other.array for other in together}
     return (
-        together[0].loops != ()
+        bool(together[0].loops)
         and statement.array not in arrays
         and all(e.array not in arrays for e in statement.reads)
     )

@@ -20,12 +20,17 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
+from .decomposed import OWN
+from .recorder import ReadsValues, is_recorded
+from .rewritten import rewritten
+
 _DECOMPOSED = (
     *("gelu", "gelu_backward", "leaky_relu", "leaky_relu_backward", "elu", "elu_backward", "hardtanh", "mish"),
     *("hardtanh_backward", "native_layer_norm_backward", "_softmax", "_log_softmax", "glu"),
     *("_softmax_backward_data", "_log_softmax_backward_data", "linalg_vector_norm"),
     *("logsumexp", "addcmul", "addcdiv", "lerp", "frac", "softplus", "softplus_backward", "log_sigmoid_forward"),
     *("log_sigmoid_backward", "xlogy", "logaddexp", "mv", "dot", "addmv", "baddbmm", "square", "norm", "celu"),
+    *("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "mse_loss"),
     *("threshold", "threshold_backward", "silu", "silu_backward", "tanh_backward", "sigmoid_backward"),
 )
 
@@ -61,7 +66,7 @@ def trace_step(
     """
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    watch = _Watch()
+    watch = Watch(_MOST_OPERATIONS)
 
     def watched(state: Tensor, *arguments: Tensor) -> Any:
         with torch.no_grad(), watch:
@@ -70,21 +75,21 @@ def trace_step(
             return watch.invalidated(moved[0], particles), *moved[1:]
         return watch.invalidated(moved, particles)
 
-    decompositions = _decompositions()
+    table = decompositions()
 
     shapes = ((particles, width), *((particles, components) for components in normals), ())
     examples = [torch.empty(shape, dtype=dtype) for shape in shapes]
 
     def as_graph(function: Callable[..., Any], *inputs: Tensor) -> fx.GraphModule:
-        traced = make_fx(function, decomposition_table=decompositions, tracing_mode="fake", _allow_non_fake_inputs=True)
+        traced = make_fx(function, decomposition_table=table, tracing_mode="fake", _allow_non_fake_inputs=True)
         return traced(*inputs)
 
     try:
-        with _TRACING, _quietly():
+        with tracing():
             # Twice: gradients are taken first, then writes in place become values. What the step reads is an input
             # of the second, so that writes to tensors made from it become values too.
             first = as_graph(watched, *examples)
-            _check_repeatable(first)
+            check_repeatable(first)
             constants = _lift_constants(first)
             written_out = torch.func.functionalize(first, remove="mutations_and_views")
             with torch.no_grad():
@@ -93,12 +98,12 @@ def trace_step(
         raise
     except Exception as error:  # the user's function meets tensors without data: anything can come out of it
         raise CannotCompile(f"tracing a step failed: {reason_of(error)}") from error
-    if any(_writes(node) for node in module.graph.nodes):
+    if any(writes(node) for node in module.graph.nodes):
         raise CannotCompile("a step writes to a tensor that it did not make")
     return TracedStep(module, particles, len(examples), tuple(constants), tuple(watch.reads))
 
 
-def _check_repeatable(module: fx.GraphModule) -> None:
+def check_repeatable(module: fx.GraphModule) -> None:
     for node in module.graph.nodes:
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             raise CannotCompile(f"a step draws random numbers of its own, by {node.target}")
@@ -122,7 +127,7 @@ def _lift_constants(module: fx.GraphModule) -> list[Tensor]:
     return [operator.attrgetter(name)(module) for name in lifted]
 
 
-def _writes(node: fx.Node) -> bool:
+def writes(node: fx.Node) -> bool:
     return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
@@ -150,12 +155,23 @@ class OperationCounter(TorchDispatchMode):
         super().__init__()
         self.operations = self.numbers = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # it would be imported for nothing, and asked at every operation
+
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.operations += 1
         made = plainly(function, *args, **(kwargs or {}))
         if not any(declared.alias_info for declared in function._schema.returns):  # views write none
             self.numbers += sum(part.numel() for part in tree_leaves(made) if isinstance(part, Tensor))
         return made
+
+
+@contextmanager
+def tracing() -> Iterator[None]:
+    """Within: no other thread traces, and torch says nothing about it."""
+    with _TRACING, _quietly():
+        yield
 
 
 @contextmanager
@@ -176,13 +192,14 @@ def _quietly() -> Iterator[None]:
             logger.removeFilter(is_not_ours)
 
 
+VALUES_DECIDE = "what it does depends on values of tensors, by an if, a loop, a mask or a number read out of them"
 _BY_VALUE = ("GuardOnDataDependentSymNode", "DataDependentOutputException", "DynamicOutputShapeException")
 
 
 def reason_of(error: Exception) -> str:
     """What went wrong, in one line."""
     if type(error).__name__ in _BY_VALUE:
-        return "what it does depends on values of tensors, by an if, a loop, a mask or a number read out of them"
+        return VALUES_DECIDE
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
@@ -193,7 +210,7 @@ _READS_VALUES = {
 _DISTRIBUTIONS = str(Path(torch.distributions.__file__).parent)
 
 
-class _Watch(TorchFunctionMode):
+class Watch(TorchFunctionMode):
     """What a trace can't record of a step, noted while it runs.
 
     A tensor with data may be read as a Python number, which the graph then holds: see TracedStep. And distributions
@@ -201,29 +218,43 @@ class _Watch(TorchFunctionMode):
     step itself checks them, see ``invalidated``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_operations: int) -> None:
         super().__init__()
         self.reads: list[tuple[Tensor, Tensor]] = []
         self.conditions: list[Tensor] = []
-        self._operations = 0
+        self._operations, self._most_operations = 0, most_operations
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self._operations += 1
-        if self._operations > _MOST_OPERATIONS:
-            raise CannotCompile(f"a step makes more than {_MOST_OPERATIONS} operations")
+        if self._operations > self._most_operations:
+            raise CannotCompile(f"a step makes more than {self._most_operations} operations")
         name = getattr(function, "__name__", "")
         if name in ("all", "_is_all_true") and len(args) == 1 and not kwargs and _called_by_a_distribution():
-            if torch._C._functorch.is_functorch_wrapped_tensor(args[0]):
-                raise CannotCompile("a distribution checks its arguments within vmap: make it with validate_args=False")
-            self.conditions.append(args[0])
+            condition = args[0]
+            while torch._C._functorch.is_functorch_wrapped_tensor(condition):  # within vmap: that of all particles
+                condition = torch._C._functorch.get_unwrapped(condition)
+            self.conditions.append(condition)
             return True
         if name in ("full_like", "new_full") and (filled := _filled(args, kwargs or {})) is not None:
             return filled
+        made = rewritten(name, args, kwargs or {}, self._read)
+        if made is not NotImplemented:
+            return made
         if name in _READS_VALUES:
-            values = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor) and _has_data(value)]
-            with _disable_current_modes():  # a copy with data, that is not part of the step
-                self.reads += [(value, value.detach().clone()) for value in values]
+            if any(isinstance(value, Tensor) and is_recorded(value) for value in tree_leaves((args, kwargs))):
+                raise ReadsValues
+            for value in tree_leaves((args, kwargs)):
+                if isinstance(value, Tensor):
+                    self._read(value)
         return function(*args, **(kwargs or {}))
+
+    def _read(self, value: Tensor) -> bool:
+        """Note that a tensor's values are read; False if it has none, or if the step has made them."""
+        if not _has_data(value):
+            return False
+        with _disable_current_modes():  # a copy with data, that is not part of the step
+            self.reads.append((value, value.detach().clone()))
+        return True
 
     def invalidated(self, moved: Tensor, particles: int) -> Tensor:
         """The new states, NaN where a distribution would have raised an error: the run then ends with one."""
@@ -252,11 +283,13 @@ def _called_by_a_distribution() -> bool:
 def _has_data(value: Tensor) -> bool:
     from torch._subclasses.fake_tensor import FakeTensor
 
+    if is_recorded(value):
+        return False
     return not isinstance(value, FakeTensor) and not torch._C._functorch.is_functorch_wrapped_tensor(value)
 
 
 @cache
-def _decompositions() -> dict[Any, Callable[..., Any]]:
+def decompositions() -> dict[Any, Callable[..., Any]]:
     """torch's own ways to write operations by simpler ones, down to those that have a C form."""
     from torch._decomp import core_aten_decompositions, get_decompositions
 
@@ -266,6 +299,10 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     table.pop(aten.stack.default, None)
     # torch's own go by way of operations that this compiler does not know.
     table[aten.var.correction] = _variance
+    table[aten.var_mean.correction] = lambda x, *args, **options: (
+        _variance(x, *args, **options),
+        x.mean(*args, keepdim=options.get("keepdim", False)),
+    )
     table[aten.native_layer_norm.default] = _layer_norm
     table[aten.repeat.default] = _repeated
     table[aten.cholesky_solve.default] = _cholesky_solve
@@ -274,7 +311,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten.polygamma.default] = _polygamma
     table[aten.round.decimals] = _round
     table[aten.ldexp.Tensor] = _ldexp
-    return table
+    return {**table, **OWN}
 
 
 def _variance(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:

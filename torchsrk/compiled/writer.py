@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, fx
 
 from .operations import Kind, Operand, vector
-from .statements import RESULT, Names, Statement, assembled
+from .statements import RESULT, Entry, Names, Statement, assembled, assembled_within
 from .trace import CannotCompile, TracedStep
 
 
@@ -82,6 +83,7 @@ class Writer:
         groups: vectors of particles that a tile has: more than one if a product is made of all at once.
         names: what C calls the entries of arrays.
         operation: what is being written, in words.
+        is_within: it writes the body of a loop, group by group.
     """
 
     def __init__(self, traced: TracedStep, one_by_one: bool) -> None:
@@ -98,6 +100,7 @@ class Writer:
         self.groups = 1
         self.names = Names()
         self.operation = ""
+        self.is_within = False
         self.values: dict[fx.Node, Value | list[Value]] = {}
         self._statements: list[Statement] = []
         self._numbers = itertools.count()
@@ -254,6 +257,25 @@ class Writer:
         # storage: here it is said.
         return assembled(self._statements, self.names, '_Pragma("omp simd") ' if self.one_by_one else "")
 
+    def within(self) -> Writer:
+        """A writer of the body of a loop, that knows what this one does and shares what it reads."""
+        inner = copy.copy(self)
+        inner._statements, inner.values, inner.is_within = [], dict(self.values), True
+        return inner
+
+    def assemble_within(self) -> tuple[str, int, tuple[Entry, ...]]:
+        """The body of a loop as C, the vectors of storage that it needs, and what it reads of arrays around it."""
+        own = {statement.array for statement in self._statements}
+        reads = (entry for statement in self._statements for entry in statement.reads if entry.array not in own)
+        text, size = assembled_within(self._statements, self.names, "")
+        return text, size, tuple(dict.fromkeys(reads))
+
+    def looped(self, vectors: int, fill: Callable[[str], tuple[str, tuple[Entry, ...]]]) -> None:
+        """A new array, filled by C that is written once, from its name, and told what it reads."""
+        array = self._name()
+        text, reads = fill(array)
+        self._add(Statement(array, vectors, lambda name: text, reads))
+
     def _name(self) -> str:
         return f"t{next(self._numbers)}"
 
@@ -337,11 +359,18 @@ def evaluate(
     known: dict[fx.Node, Any] = dict(zip(placeholders[traced.inputs :], constants, strict=True))
     known.update(given or {})
 
-    def value(node: fx.Node) -> Any:
-        if node not in known:
-            args, kwargs = fx.map_arg((node.args, node.kwargs), value)
-            known[node] = node.target(*args, **kwargs)  # type: ignore[operator]
-        return known[node]
+    def compute(wanted: fx.Node) -> Any:
+        waiting = [wanted]  # no recursion: the nodes of a long series hang together in a chain
+        while waiting:
+            node = waiting[-1]
+            missing = [source for source in node.all_input_nodes if source not in known]
+            if node not in known and not missing:
+                args, kwargs = fx.map_arg((node.args, node.kwargs), known.__getitem__)
+                known[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+            waiting += missing
+            if not missing:
+                waiting.pop()
+        return known[wanted]
 
     with torch.no_grad():
-        return [value(node) for node in nodes]
+        return [compute(node) for node in nodes]

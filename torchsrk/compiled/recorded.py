@@ -1,0 +1,84 @@
+"""Steps of many operations, as a loop over a long series makes them: traced by running them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, fx
+
+from .recorder import ReadsValues, record
+from .trace import (
+    VALUES_DECIDE,
+    CannotCompile,
+    TracedStep,
+    Watch,
+    check_repeatable,
+    decompositions,
+    reason_of,
+    tracing,
+    writes,
+)
+
+# Counts of particles for tensors with data: as in trace_step, the number marks the particles' dimension.
+MARKERS = (197, 211, 223, 227)
+_MOST_OPERATIONS = 250_000
+
+
+def record_step(step: Callable[..., Tensor], normals: Sequence[int], row: Tensor, particles: int) -> TracedStep:
+    """As trace_step, at particles that are all where ``row`` is, and without noise."""
+    watch = Watch(_MOST_OPERATIONS)
+
+    def watched(state: Tensor, *arguments: Tensor) -> Tensor:
+        with torch.no_grad(), watch:
+            moved = step(state, *arguments)
+        return watch.invalidated(moved, particles)
+
+    examples = [row.detach().expand(particles, -1)]
+    examples += [row.new_zeros(particles, components) for components in normals]
+    examples.append(row.new_zeros(()))
+    try:
+        with tracing():
+            graph, constants = record(watched, examples, decompositions())
+            _drop_unread(graph)
+            if any(map(writes, graph.nodes)):
+                graph, constants = _without_writes(graph, [*examples, *constants], len(examples))
+    except CannotCompile:
+        raise
+    except ReadsValues as error:
+        raise CannotCompile(f"tracing a step failed: {VALUES_DECIDE}") from error
+    except Exception as error:  # the user's own, or torch's
+        raise CannotCompile(f"tracing a step failed: {reason_of(error)}") from error
+    if any(map(writes, graph.nodes)):
+        raise CannotCompile("a step writes to a tensor that it did not make")
+    module = _Held(graph)
+    check_repeatable(module)  # type: ignore[arg-type]
+    return TracedStep(module, particles, len(examples), tuple(constants), tuple(watch.reads))  # type: ignore[arg-type]
+
+
+def _drop_unread(graph: fx.Graph) -> None:
+    for node in reversed(graph.nodes):
+        if node.op == "call_function" and not node.users and not writes(node):
+            graph.erase_node(node)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """In the place of a GraphModule, which would write Python for its graph."""
+
+    graph: fx.Graph
+
+
+def _without_writes(graph: fx.Graph, given: list[Tensor], inputs: int) -> tuple[fx.Graph, list[Tensor]]:
+    """The graph with its writes in place made values."""
+    interpreter = fx.Interpreter(fx.GraphModule({}, graph))
+    written_out = torch.func.functionalize(interpreter.run, remove="mutations_and_views")
+    with torch.no_grad():
+        pure, more = record(written_out, given, decompositions())
+    if more:
+        raise CannotCompile("a step writes to a tensor that it did not make")
+    _drop_unread(pure)
+    if any("as_strided" in str(node.target) for node in pure.nodes):  # torch's own way does without
+        raise CannotCompile("a step writes to parts of a tensor in a way that has no C form here")
+    return pure, given[inputs:]

@@ -1,0 +1,182 @@
+"""The graph of a function of tensors, by running it: the quick way, for steps of thousands of operations.
+
+torch's own tracer takes about a millisecond an operation, on tensors without data. Here tensors have data, of a few
+hundred particles, and every operation is noted as it runs. What the function would do otherwise at other values is not
+seen by running it, so a function that looks at the value of anything it computes is refused.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import operator
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+_BY_VALUE = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+_MARK = "_torchsrk_recorded"  # an attribute of tensors, which holds the recorder and the node that made them
+
+
+class ReadsValues(Exception):
+    """What a function does depends on the value of a tensor it has computed."""
+
+
+def record(
+    function: Callable[..., Any], inputs: Sequence[Tensor], decompositions: dict[Any, Callable[..., Any]]
+) -> tuple[fx.Graph, list[Tensor]]:
+    """The graph of ``function(*inputs)``, and the tensors it reads beside: they are the graph's last inputs.
+
+    Raises:
+        ReadsValues: the function looks at values.
+    """
+    recorder = _Recorder(decompositions)
+    given = [recorder.input(tensor) for tensor in inputs]
+    collects = gc.isenabled()
+    gc.disable()  # nothing that is noted is garbage, and to look through it all takes as long as to note it
+    try:
+        with recorder:
+            result = function(*given)
+    finally:
+        if collects:
+            gc.enable()
+    recorder.graph.output(recorder.node(result))
+    return recorder.graph, recorder.constants
+
+
+def is_recorded(value: Tensor) -> bool:
+    """Whether a recorder made the tensor."""
+    return hasattr(value, _MARK)
+
+
+class _Recorder(TorchDispatchMode):
+    def __init__(self, decompositions: dict[Any, Callable[..., Any]]) -> None:
+        super().__init__()
+        self.graph = fx.Graph()
+        self.constants: list[Tensor] = []
+        self._decompositions = decompositions
+        self._constant_nodes: dict[int, fx.Node] = {}
+        self._last_input: fx.Node | None = None
+        self._numbers = itertools.count()
+        self._tensors_on: dict[int, int] = {}  # a storage: more than one are views of one another
+        self._known: dict[Any, Callable[..., Any] | None] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # it would be imported for nothing, and asked at every operation
+
+    def input(self, tensor: Tensor) -> Tensor:
+        """A copy that stands for an input of the graph."""
+        copy = tensor.clone()
+        self._last_input = self._made(self.graph.placeholder(f"input_{next(self._numbers)}"), copy)
+        return copy
+
+    def node(self, tensor: Tensor) -> fx.Node:
+        """What made a tensor; one that nothing here has made is a constant."""
+        recorder, node = getattr(tensor, _MARK, (None, None))
+        if recorder is self:
+            return node  # type: ignore[return-value]
+        if id(tensor) not in self._constant_nodes:
+            assert self._last_input is not None
+            with self.graph.inserting_after(self._last_input):
+                self._last_input = self.graph.placeholder(f"constant_{len(self.constants)}")
+            self._last_input.meta["val"] = _form(tensor)
+            self._constant_nodes[id(tensor)] = self._last_input
+            self.constants.append(tensor)  # and kept, so that no other one gets its id
+        return self._constant_nodes[id(tensor)]
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        decomposition = self._decomposition(function)
+        if decomposition is not None:
+            with self:
+                made = decomposition(*args, **kwargs)
+            if made is not NotImplemented:
+                return made
+        if function.tags and not _BY_VALUE.isdisjoint(function.tags) and self._reads_recorded(args, kwargs):
+            raise ReadsValues
+        node_args = tuple(map(self._as_node, args))
+        node_kwargs = {name: self._as_node(value) for name, value in kwargs.items()}
+        made = function(*args, **kwargs)
+        made = made.clone() if isinstance(made, Tensor) and made._is_zerotensor() else made
+        target = function
+        if function._schema.is_mutable:
+            pure = _without_writing(function)
+            tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+            same = all(tensor.dtype == args[0].dtype for tensor in tensors)
+            if pure is not None and made is args[0] and same and self._is_alone(made):
+                target = pure
+                delattr(made, _MARK)  # from here on, it is what this operation makes
+        node = self.graph.create_node("call_function", target, name=f"o{next(self._numbers)}")
+        node.args, node.kwargs = node_args, node_kwargs  # later: given at once, they are searched for symbols
+        self._note(node, made)
+        return made
+
+    def _decomposition(self, function: Any) -> Callable[..., Any] | None:
+        if function not in self._known:
+            composed = function.decompose if function._can_decompose() else None
+            self._known[function] = self._decompositions.get(function, composed)
+        return self._known[function]
+
+    def _is_alone(self, tensor: Tensor) -> bool:
+        """Whether the tensor was made here and shares its memory with none that was."""
+        is_own = getattr(tensor, _MARK, (None,))[0] is self
+        return is_own and self._tensors_on.get(tensor.untyped_storage()._cdata, 0) == 1
+
+    def _as_node(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self.node(value)
+        return [self._as_node(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+    def _reads_recorded(self, args: Any, kwargs: Any) -> bool:
+        return any(isinstance(leaf, Tensor) and is_recorded(leaf) for leaf in tree_leaves((args, kwargs)))
+
+    def _note(self, node: fx.Node, made: Any) -> None:
+        if isinstance(made, Tensor):
+            if getattr(made, _MARK, (None,))[0] is not self:  # else it wrote to that tensor, and functionalising tells
+                self._made(node, made)
+            else:
+                node.meta["val"] = _form(made)
+        elif isinstance(made, (tuple, list)):
+            node.meta["val"] = None
+            for place, part in enumerate(made):
+                if isinstance(part, Tensor):
+                    self._made(self.graph.call_function(operator.getitem, (node, place)), part)
+
+    def _made(self, node: fx.Node, tensor: Tensor) -> fx.Node:
+        node.meta["val"] = _form(tensor)
+        if not hasattr(tensor, _MARK):
+            storage = tensor.untyped_storage()._cdata
+            self._tensors_on[storage] = self._tensors_on.get(storage, 0) + 1
+        setattr(tensor, _MARK, (self, node))
+        return node
+
+
+@cache
+def _without_writing(function: Any) -> Any:
+    """The operation that gives what another one writes to its first argument; None if there is none alike."""
+    name, overload = function._schema.name.removeprefix("aten::"), function._overloadname
+    packet = getattr(torch.ops.aten, name[:-1], None) if name.endswith("_") and not name.endswith("__") else None
+    pure = getattr(packet, overload, None) if packet is not None else None
+    if pure is None or pure._schema.is_mutable:
+        return None
+    same = [argument.name for argument in pure._schema.arguments] == [a.name for a in function._schema.arguments]
+    return pure if same and function._schema.arguments[0].name == "self" else None
+
+
+def _form(tensor: Tensor) -> Tensor:
+    return _empty(tuple(tensor.shape), tensor.stride(), tensor.dtype)
+
+
+@cache
+def _empty(shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """A tensor of that form without data."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
