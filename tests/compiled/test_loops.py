@@ -5,7 +5,7 @@ import torch
 
 from tests.compiled.test_same_numbers import ONE_BY_ONE, SIDE_BY_SIDE, assert_same, both, start
 from torchsrk import Langevin, sample
-from torchsrk.compiled import lowering, steps
+from torchsrk.compiled import lowering, programs
 from torchsrk.potentials import FunctionPotential
 
 STEPS = 150
@@ -79,8 +79,9 @@ ENERGIES = {f.__name__: f for f in (garch, second_order, level, errors, matrices
 @pytest.mark.parametrize("name", ENERGIES)
 def test_series(name, particles, monkeypatch):
     codes = []
+    programs._PROGRAMS.clear()
     lower = lowering.lower
-    monkeypatch.setattr(steps, "lower", lambda *arguments: codes.append(lower(*arguments)) or codes[-1])
+    monkeypatch.setattr(programs, "lower", lambda *given, **more: codes.append(lower(*given, **more)) or codes[-1])
     sde = Langevin(FunctionPotential(lambda x: 0.1 * ENERGIES[name](x) + x.square().sum(-1)))
     assert_same(*both(sde, 0.5 * start(particles, 120 if name == "path" else 3), "em", step_size=1e-3, num_steps=5))
     assert codes[0].source.count("it++") >= 2  # there and back

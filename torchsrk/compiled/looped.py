@@ -18,7 +18,7 @@ from .moves import overwrite, own
 from .operations import Kind, vector
 from .repeats import Repeat, find_repeats, leaves, with_leaves
 from .rounds import Advancing, Fixed, Moving, Numbers, Rounds
-from .statements import Entry, Names
+from .statements import Body, Entry, Names
 from .trace import CannotCompile
 from .writer import Index, Shape, Shared, Value, Writer, count, loops, offset
 
@@ -158,17 +158,17 @@ class Loop:
                 for slot in range(self.peeled)
             )
 
-        def fill(name: str) -> tuple[str, tuple[Entry, ...]]:
+        def fill(name: str) -> tuple[Callable[[], str], tuple[Entry, ...]]:
             self.array = name
-            starts, read_first = writer.names.reads_of(write_starts)
-            body, scratch, read = self._body(writer, lower_node)
-            if scratch > _MOST_SCRATCH:
+            _, read_first = writer.names.reads_of(write_starts)
+            body = self._body(writer, lower_node)
+            if body.size > _MOST_SCRATCH:
                 raise CannotCompile(
-                    f"a round of a step's loop keeps {scratch} numbers a particle, more than {_MOST_SCRATCH}"
+                    f"a round of a step's loop keeps {body.size} numbers a particle, more than {_MOST_SCRATCH}"
                 )
-            storage = f"V scratch[{max(1, scratch)}]; V *const work = scratch; (void)work;"
-            text = f"{{ {starts} for (int it = 0; it < {self.repeat.rounds}; it++) {{ {storage}\n{body} }} }}"
-            return text, (*read_first, *read)
+            storage = f"V scratch[{max(1, body.size)}]; V *const work = scratch; (void)work;"
+            head = f"for (int it = 0; it < {self.repeat.rounds}; it++) {{ {storage}\n"
+            return lambda: f"{{ {write_starts()} {head}{body} }} }}", (*read_first, *body.reads)
 
         writer.looped(total, fill)
         for number in self.kept:
@@ -219,7 +219,7 @@ class Loop:
                     value = writer.values[argument.value]
                     writer.values[argument.value] = value if isinstance(value, list) else writer.stored(argument.value)
 
-    def _body(self, writer: Writer, lower_node: Lower) -> tuple[str, int, tuple[Entry, ...]]:
+    def _body(self, writer: Writer, lower_node: Lower) -> Body:
         inner = writer.within()
         graph, made = fx.Graph(), dict[int, fx.Node]()
         for number in range(self.repeat.period):
@@ -236,7 +236,7 @@ class Loop:
         for number, node in made.items():
             inner.values[node] = self._lowered(inner, node, number, lower_node)
         writer.longest_sum = max(writer.longest_sum, inner.longest_sum)
-        return inner.assemble_within()
+        return inner.body()
 
     def _argument(self, inner: Writer, graph: fx.Graph, made: dict[int, fx.Node], leaf: Any, argument: Any) -> Any:
         """What stands for an argument in the graph of a round."""

@@ -147,14 +147,27 @@ def assembled(statements: Sequence[Statement], names: Names, hint: str) -> tuple
     return "".join(lines), size
 
 
-def assembled_within(statements: Sequence[Statement], names: Names, hint: str) -> tuple[str, int]:
-    """The same for the body of a loop, whose storage starts at C's ``work``."""
-    names.variables |= _numbers(statements)
-    loops = list(_loops(statements, names))
-    names.variables |= _read_within(loops)
-    places, size = _storage(loops, names)
-    pointers = "".join(f"V *const {name} = work + {place}; (void){name};\n" for name, place in places.items())
-    return pointers + "".join(f"{loop.text(names, hint)}\n" for loop in loops), size
+class Body:
+    """The statements of a loop's body, whose storage starts at C's ``work``.
+
+    Attributes:
+        size: the vectors of storage they use.
+        reads: the entries that they read of arrays around the loop.
+    """
+
+    def __init__(self, statements: Sequence[Statement], names: Names) -> None:
+        own = {statement.array for statement in statements}
+        reads = (entry for statement in statements for entry in statement.reads if entry.array not in own)
+        self.reads = tuple(dict.fromkeys(reads))
+        names.variables |= _numbers(statements)
+        self._names, self._loops = names, list(_loops(statements, names))
+        names.variables |= _read_within(self._loops)
+        self._places, self.size = _storage(self._loops, names)
+
+    def __str__(self) -> str:
+        """As C, with the names that arrays around it have by now."""
+        pointers = "".join(f"V *const {name} = work + {place}; (void){name};\n" for name, place in self._places.items())
+        return pointers + "".join(f"{loop.text(self._names, '')}\n" for loop in self._loops)
 
 
 def _section(loops: Sequence[_Loop], names: Names, places: dict[str, int], hint: str) -> str:

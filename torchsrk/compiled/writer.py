@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, fx
 
 from .operations import Kind, Operand, vector
-from .statements import RESULT, Entry, Names, Statement, assembled, assembled_within
+from .statements import RESULT, Body, Entry, Names, Statement, assembled
 from .trace import CannotCompile, TracedStep
 
 
@@ -263,18 +263,15 @@ class Writer:
         inner._statements, inner.values, inner.is_within = [], dict(self.values), True
         return inner
 
-    def assemble_within(self) -> tuple[str, int, tuple[Entry, ...]]:
-        """The body of a loop as C, the vectors of storage that it needs, and what it reads of arrays around it."""
-        own = {statement.array for statement in self._statements}
-        reads = (entry for statement in self._statements for entry in statement.reads if entry.array not in own)
-        text, size = assembled_within(self._statements, self.names, "")
-        return text, size, tuple(dict.fromkeys(reads))
+    def body(self) -> Body:
+        """What was written of the body of a loop."""
+        return Body(self._statements, self.names)
 
-    def looped(self, vectors: int, fill: Callable[[str], tuple[str, tuple[Entry, ...]]]) -> None:
-        """A new array, filled by C that is written once, from its name, and told what it reads."""
+    def looped(self, vectors: int, fill: Callable[[str], tuple[Callable[[], str], tuple[Entry, ...]]]) -> None:
+        """A new array, filled by a loop: from the array's name to its C, and what that reads."""
         array = self._name()
-        text, reads = fill(array)
-        self._add(Statement(array, vectors, lambda name: text, reads))
+        write, reads = fill(array)
+        self._add(Statement(array, vectors, lambda name: write(), reads))
 
     def _name(self) -> str:
         return f"t{next(self._numbers)}"
