@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +38,9 @@ class BaseSDE(nn.Module, ABC):
 
     def brownian_dim(self, x: Tensor) -> int:
         """The number of Brownian motions that drive particles at positions like x."""
-        with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
+        device = x.device.type
+        can_cast = torch.amp.is_autocast_available(device)
+        with torch.no_grad(), torch.autocast(device, enabled=False) if can_cast else nullcontext():
             point = x[(slice(0, 1),) * (x.ndim - 1)]
             return self.noise.brownian_dim(self.sigma(0.0, point), point)
 
