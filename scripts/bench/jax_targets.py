@@ -57,4 +57,23 @@ def _network(inner: Array, bias: Array, outer: Array) -> tuple[Function, Functio
     return energy, by_hand
 
 
-_TARGETS = {"mixture": _mixture, "logistic regression": _logistic_regression, "network": _network}
+def _deep_network(inner: Array, bias: Array, middle: Array, shift: Array, outer: Array) -> tuple[Function, Function]:
+    def energy(x: Array) -> Array:
+        first = jnp.tanh(x @ inner.T + bias)
+        return 0.5 * jnp.square(x).sum(-1) + jnp.tanh(first @ middle.T + shift) @ outer
+
+    def by_hand(x: Array) -> Array:
+        first = jnp.tanh(x @ inner.T + bias)
+        second = jnp.tanh(first @ middle.T + shift)
+        back = ((1.0 - jnp.square(second)) * outer) @ middle
+        return x + ((1.0 - jnp.square(first)) * back) @ inner
+
+    return energy, by_hand
+
+
+_TARGETS = {
+    "mixture": _mixture,
+    "logistic regression": _logistic_regression,
+    "network": _network,
+    "deep network": _deep_network,
+}

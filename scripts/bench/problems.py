@@ -52,6 +52,19 @@ def network(hidden: int = 64) -> Problem:
     return Problem("network", 2, 2.0**-4, weights)
 
 
+def deep_network(hidden: int = 64) -> Problem:
+    """f(x) = ½‖x‖² + wᵀtanh(U tanh(Vx + b) + c) in 2-D: 2-64-64-1, nearly all of it the product with U."""
+    rng = np.random.default_rng(1)
+    weights = {
+        "inner": rng.standard_normal((hidden, 2)),
+        "bias": rng.standard_normal(hidden),
+        "middle": rng.standard_normal((hidden, hidden)) / np.sqrt(hidden),
+        "shift": rng.standard_normal(hidden),
+        "outer": rng.standard_normal(hidden) / np.sqrt(hidden),
+    }
+    return Problem("deep network", 2, 2.0**-4, weights)
+
+
 def general_noise(dim: int) -> Problem:
     """An SDE with as many Brownian motions as dimensions, which do not commute; see contenders/srk_id.py."""
     return Problem("general noise", dim, 1e-3)

@@ -29,6 +29,31 @@ class Network(Potential):
         return x + ((1.0 - active.square()) * self.outer) @ self.inner
 
 
+class DeepNetwork(Potential):
+    """f(x) = ½‖x‖² + wᵀtanh(U tanh(Vx + b) + c)."""
+
+    def __init__(self, inner: Tensor, bias: Tensor, middle: Tensor, shift: Tensor, outer: Tensor) -> None:
+        super().__init__()
+        given = {"inner": inner, "bias": bias, "middle": middle, "shift": shift, "outer": outer}
+        for name, value in given.items():
+            self.register_buffer(name, value)
+        self.dim = inner.shape[1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, second = self._layers(x)
+        return 0.5 * x.square().sum(-1) + second @ self.outer
+
+    def grad(self, x: Tensor) -> Tensor:
+        """By the chain rule."""
+        first, second = self._layers(x)
+        back = ((1.0 - second.square()) * self.outer) @ self.middle
+        return x + ((1.0 - first.square()) * back) @ self.inner
+
+    def _layers(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        first = torch.tanh(x @ self.inner.T + self.bias)
+        return first, torch.tanh(first @ self.middle.T + self.shift)
+
+
 def potential(case: Case) -> Potential:
     """The case's target in its precision."""
     given = case.problem.parameters
@@ -39,7 +64,7 @@ def potential(case: Case) -> Potential:
     elif case.problem.name == "logistic regression":
         target = LogisticRegression(values["features"], values["labels"], float(given["alpha"]))
     else:
-        target = Network(**values)
+        target = (DeepNetwork if case.problem.name == "deep network" else Network)(**values)
     # Wrapped as a mere function, the target's own gradient is out of sight.
     return target if case.gradient == HAND else FunctionPotential(target, target.dim)
 

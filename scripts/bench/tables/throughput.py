@@ -19,7 +19,7 @@ _LAW_FROM = 5_000  # with fewer particles a moment says too little
 
 def plan(quick: bool) -> list[Case]:
     """Precision changes last: it restarts the workers."""
-    targets = (problems.mixture(), problems.logistic_regression(), problems.network())
+    targets = (problems.mixture(), problems.logistic_regression(), problems.network(), problems.deep_network())
     particles = (1, 5_000) if quick else (1, 100, 5_000, 50_000)
     cases = [
         Case(target, count, dtype, gradient, scheme)
