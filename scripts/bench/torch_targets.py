@@ -40,8 +40,7 @@ class DeepNetwork(Potential):
         self.dim = inner.shape[1]
 
     def forward(self, x: Tensor) -> Tensor:
-        first, second = self._layers(x)
-        return 0.5 * x.square().sum(-1) + second @ self.outer
+        return 0.5 * x.square().sum(-1) + self._layers(x)[1] @ self.outer
 
     def grad(self, x: Tensor) -> Tensor:
         """By the chain rule."""
