@@ -6,7 +6,18 @@ import pytest
 import torch
 
 from tests.problems import mixture
-from torchsrk import BAOAB, OBABO, UBU, Cheng, EulerMaruyama, Langevin, LeimkuhlerMatthews, UnderdampedLangevin, sample
+from torchsrk import (
+    BAOAB,
+    OBABO,
+    UBU,
+    Capped,
+    Cheng,
+    EulerMaruyama,
+    Langevin,
+    LeimkuhlerMatthews,
+    UnderdampedLangevin,
+    sample,
+)
 from torchsrk.brownian import BrownianPath, FreshNoise, Needs
 from torchsrk.coupling import coupled_positions
 from torchsrk.integrators.composed import Composed
@@ -102,3 +113,13 @@ def test_a_level_that_explodes_leaves_the_others():
 def test_substeps_are_a_power_of_two(substeps):
     with pytest.raises(ValueError, match="power of two"):
         Composed(BAOAB(), substeps)
+
+
+def test_a_capped_scheme_reads_as_many_increments_as_the_one_within():
+    sde = UnderdampedLangevin(FLAT, friction=1.5)
+    options = {"step_size": 0.2, "num_steps": 4, "seed": 3}
+    plain = sample(sde, X0, integrator=Composed(BAOAB(), 2), **options)
+    capped = sample(sde, X0, integrator=Capped(Composed(BAOAB(), 2), 1e6), **options)
+    assert torch.equal(plain.final, capped.final)
+    with pytest.raises(ValueError, match="already"):
+        Composed(Composed(BAOAB(), 2), 2)

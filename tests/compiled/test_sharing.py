@@ -114,6 +114,14 @@ def test_a_tensor_that_no_fingerprint_sees_keeps_a_program_to_its_sde():
         assert_as_eager(Langevin(energy(name)))
 
 
+def test_attributes_of_a_tensor_are_seen(traces):
+    for power in (2, 4):
+        weights = double(1, 2, 3)
+        weights.power = power
+        assert_as_eager(Langevin(FunctionPotential(lambda x, w=weights: (w * x.pow(w.power)).sum(-1), dim=3)))
+    assert len(traces) == 4
+
+
 def test_a_program_keeps_no_tensor_alive():
     weights = double(1, 2, 3)
     gone = weakref.ref(weights)

@@ -110,7 +110,9 @@ class _Reader:
             place = self._seen[id(value)] = len(self.tensors)
             self.tensors.append(value)
         layout = value.stride() if value.layout == torch.strided else value.layout
-        return type(value), place, value.shape, layout, value.dtype, value.device, value.requires_grad
+        attributes = getattr(value, "__dict__", None)  # that a user gave it
+        form = (value.shape, layout, value.dtype, value.device, value.requires_grad)
+        return type(value), place, form, self.mark(attributes) if attributes else None
 
     def sequence(self, value: Any) -> Hashable:
         attributes = getattr(value, "__dict__", None)  # of a subclass

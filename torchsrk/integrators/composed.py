@@ -25,6 +25,8 @@ class Composed(Wrapped):
         super().__init__(scheme)
         if isinstance(substeps, bool) or not isinstance(substeps, int) or substeps < 1 or substeps & (substeps - 1):
             raise ValueError(f"substeps is a power of two; got {substeps!r}")
+        if scheme.substeps != 1:
+            raise ValueError(f"{scheme} is composed of shorter steps already")
         self.substeps = substeps
 
     def init(self, sde: BaseSDE, t: Time, x: Tensor, dt: float, normals: Normals) -> Tensor:

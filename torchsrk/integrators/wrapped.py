@@ -17,7 +17,7 @@ class Wrapped(Integrator):
     def __init__(self, scheme: Integrator) -> None:
         if not isinstance(scheme, Integrator):
             raise TypeError(f"scheme is an Integrator; got {type(scheme).__name__}")
-        self.scheme = scheme
+        self.scheme, self.substeps = scheme, scheme.substeps
 
     def compose(self, sde: BaseSDE, first: Increment, second: Increment) -> Increment:
         return self.scheme.compose(sde, first, second)
