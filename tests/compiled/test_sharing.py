@@ -6,6 +6,7 @@ import weakref
 import pytest
 import torch
 from torch import nn
+from torch.distributions import MultivariateNormal
 
 from torchsrk import Langevin, sample
 from torchsrk.compiled import checked, programs
@@ -112,6 +113,15 @@ def test_a_tensor_that_no_fingerprint_sees_keeps_a_program_to_its_sde():
     for name, weights in (("first", double(1, 2, 3)), ("second", double(3, 1, 2))):
         hidden[name] = weights
         assert_as_eager(Langevin(energy(name)))
+
+
+def test_a_step_that_fails_for_its_values_costs_no_other_sde_its_program():
+    def target(scale):
+        return Langevin(FunctionPotential(lambda x: -MultivariateNormal(scale.new_zeros(3), scale).log_prob(x)))
+
+    with pytest.raises(ValueError, match="PositiveDefinite"), pytest.warns(RuntimeWarning, match="fails"):
+        sample(target(-torch.eye(3, dtype=torch.float64)), X0, compile=True, **OPTIONS)
+    assert_as_eager(target(torch.eye(3, dtype=torch.float64)))
 
 
 def test_attributes_of_a_tensor_are_seen(traces):

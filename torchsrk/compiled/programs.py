@@ -32,7 +32,7 @@ from .literals import Literals, Reading, have_same_numbers, literals_of
 from .lowering import StepCode, lower
 from .problem import Key, Problem
 from .steps import CompiledSteps
-from .trace import CannotCompile, OperationCounter, TracedStep, reason_of, trace_step
+from .trace import CannotCompile, OperationCounter, StepFails, TracedStep, reason_of, trace_step
 
 # Counts of particles that no dimension of a problem is likely to be a multiple of; steps traced with two must agree.
 _MARKERS = (7907, 7919, 7927, 7933)
@@ -168,7 +168,8 @@ def _made(problem: Problem) -> tuple[CompiledSteps, Key]:
             raise CannotCompile("a step changes the SDE, or what its functions read")
     except CannotCompile as reason:
         names = _Names.of(problem, key)
-        _PROGRAMS.keep(names.of_this if isinstance(reason, CannotBuild) else names.form, str(reason))
+        is_of_this = isinstance(reason, (CannotBuild, StepFails))
+        _PROGRAMS.keep(names.of_this if is_of_this else names.form, str(reason))
         raise
     steps.seconds = time.perf_counter() - start
     general, special = _Names.of(problem, key).of_program(steps)
@@ -201,7 +202,7 @@ def _operations(problem: Problem, particles: int) -> int:
         with torch.no_grad(), OperationCounter() as counter:
             problem.step(problem.step_size, x, *normals, 0.0)
     except Exception as error:  # the user's own, as a rule, which the run will raise again
-        raise CannotCompile(f"a step of {particles} particles fails: {reason_of(error)}") from error
+        raise StepFails(f"a step of {particles} particles fails: {reason_of(error)}") from error
     return counter.operations
 
 

@@ -39,6 +39,10 @@ class CannotCompile(Exception):
     """This step can't be compiled; the message says why, in words for the user."""
 
 
+class StepFails(CannotCompile):
+    """The step itself raises an error, with the values that its tensors have."""
+
+
 @dataclass(frozen=True)
 class TracedStep:
     """A step over ``particles`` particles, gradients taken: from state, noise inputs and time to the new state.
