@@ -115,6 +115,7 @@ def processes():
     return context
 
 
+@pytest.mark.long
 def test_killed_at_twenty_moments(config, tmp_path, processes):
     output, whole, errors = tmp_path / "run", tmp_path / "whole", tmp_path / "errors"
     command = ["run", str(config), "--settings.time", "900", "--output"]

@@ -360,13 +360,14 @@ def evaluate(
         waiting = [wanted]  # no recursion: the nodes of a long series hang together in a chain
         while waiting:
             node = waiting[-1]
-            missing = [source for source in node.all_input_nodes if source not in known]
-            if node not in known and not missing:
+            missing = [] if node in known else [source for source in node.all_input_nodes if source not in known]
+            waiting += missing
+            if missing:
+                continue
+            if node not in known:
                 args, kwargs = fx.map_arg((node.args, node.kwargs), known.__getitem__)
                 known[node] = node.target(*args, **kwargs)  # type: ignore[operator]
-            waiting += missing
-            if not missing:
-                waiting.pop()
+            waiting.pop()
         return known[wanted]
 
     with torch.no_grad():
