@@ -57,7 +57,7 @@ def tune(
 
     Thousands of particles descend to the typical set, settle there in coordinates whitened by their own Fisher metric,
     and measure the bias of a step size on one path. The result is a function of the arguments: the same bits on any
-    number of threads, compiled or not. It warns if its draws should not be trusted, and the report says why.
+    number of threads. It warns if its draws should not be trusted, and the report says why.
 
     Args:
         target: a Potential, or a log density up to a constant, points (..., *batch_shape, dim) to (..., *batch_shape).
