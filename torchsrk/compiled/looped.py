@@ -235,7 +235,7 @@ class Loop:
             made[number].meta = dict(node.meta)
         for number, node in made.items():
             inner.values[node] = self._lowered(inner, node, number, lower_node)
-        writer.longest_sum = max(writer.longest_sum, inner.longest_sum)
+        writer.longest_sum = max(writer.longest_sum, inner.longest_sum, self.repeat.rounds)  # what a series adds up
         return inner.body()
 
     def _argument(self, inner: Writer, graph: fx.Graph, made: dict[int, fx.Node], leaf: Any, argument: Any) -> Any:
