@@ -21,10 +21,19 @@ FLAGS = ["-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-ma
 # The width of AVX-512 without it: gcc 12 breaks loops over such vectors when it vectorizes them once more.
 BUILDS = {
     "installed": None,
+    "avx2": ["-O2", "-DBEST_KERNEL=(&kernel_avx2)"],
+    "zen3": ["-O2", "-DBEST_KERNEL=(&kernel_zen3)"],
     "sse2": ["-O2", "-DBEST_KERNEL=(&kernel_sse2)"],
     "portable, 16 bytes": ["-O2", "-DPORTABLE_BYTES=16"],
     "portable, 64 bytes": ["-O1", "-DPORTABLE_BYTES=64"],
 }
+
+
+def has_avx2():
+    return torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+
+
+NEEDED = {"avx2": has_avx2, "zen3": has_avx2, "sse2": lambda: platform.machine() == "x86_64"}
 GUARD, UNTOUCHED = 16, -99.0
 
 
@@ -33,7 +42,7 @@ def kernel(request, tmp_path_factory):
     flags = BUILDS[request.param]
     if flags is None:
         return native.library() or pytest.skip("no noise kernel")
-    if shutil.which("gcc") is None or (request.param == "sse2" and platform.machine() != "x86_64"):
+    if shutil.which("gcc") is None or (request.param in NEEDED and not NEEDED[request.param]()):
         pytest.skip("not for this machine")
     path = tmp_path_factory.mktemp("kernel") / "philox.so"
     subprocess.run(["gcc", *FLAGS, *flags, "-o", str(path), str(SOURCE), "-lm", "-pthread"], check=True)

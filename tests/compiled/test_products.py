@@ -44,6 +44,16 @@ def test_panels_hold_every_weight_once(outputs):
     torch.testing.assert_close(torch.cat(columns, 1), matrix, rtol=0, atol=0)
 
 
+def test_weights_are_packed_once_for_all_that_read_them():
+    into, out = weights(3, 64), weights(64, 3)
+    sde = Langevin(FunctionPotential(lambda x: (torch.tanh(x @ into) @ out).square().sum(-1)))
+    programs._PROGRAMS.clear()
+    sample(sde, start(9, 3), **{**OPTIONS, "integrator": "srk-ld"})  # three gradients of four products
+    (program,) = programs._PROGRAMS.values()
+    read = [node.args[0] for node in program.graph.nodes if node.target is in_panels]
+    assert len(read) == len(set(read)) == 4  # each matrix, and its transposed
+
+
 @pytest.mark.parametrize(("hidden", "dtype"), [(64, torch.float32), (67, torch.float64), (129, torch.float64)])
 def test_layers_of_any_size(hidden, dtype, monkeypatch):
     """Outputs that are no multiple of a block's, with and without a bias, for batches that end within a tile."""

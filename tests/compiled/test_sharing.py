@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.distributions import MultivariateNormal
 
+from tests.compiled.traces import count_traces
 from torchsrk import Langevin, sample
 from torchsrk.compiled import checked, programs
 from torchsrk.potentials import FunctionPotential, Potential
@@ -19,9 +20,7 @@ X0 = torch.linspace(-1.0, 2.0, 21, dtype=torch.float64).view(7, 3)
 @pytest.fixture
 def traces(monkeypatch):
     programs._PROGRAMS.clear()
-    made, trace = [], programs.trace_step
-    monkeypatch.setattr(programs, "trace_step", lambda *args: [made.append(args), trace(*args)][1])
-    return made
+    return count_traces(monkeypatch)
 
 
 def assert_as_eager(sde):

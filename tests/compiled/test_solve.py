@@ -7,11 +7,12 @@ import torch
 from torch import nn
 
 from tests.compiled.changes import CHANGES
+from tests.compiled.traces import count_traces
 from tests.problems import networks, sdes
 from tests.test_gradients import PLACES, SOURCES
 from torchsrk import SDE, Langevin, NonFiniteStateError, UnderdampedLangevin, integrate
 from torchsrk.brownian import BrownianPath
-from torchsrk.compiled import CompiledSolve, programs
+from torchsrk.compiled.solve import CompiledSolve
 from torchsrk.potentials import FunctionPotential, Potential
 from torchsrk.sde import BaseSDE
 
@@ -206,9 +207,7 @@ def test_a_change_of_what_an_energy_reads_is_seen(name, monkeypatch):
 @pytest.fixture
 def traces(monkeypatch):
     """The steps that are traced."""
-    made, trace = [], programs.trace_step
-    monkeypatch.setattr(programs, "trace_step", lambda *given: made.append(given) or trace(*given))
-    return made
+    return count_traces(monkeypatch)
 
 
 def test_nothing_is_traced_again_while_parameters_and_batches_change(traces):

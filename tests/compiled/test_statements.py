@@ -30,7 +30,7 @@ def entrywise(array, text, at="i1", loops=LOOP, size=5):
 def written(*made):
     """The C of statements without what is around a group's section, and the vectors of storage."""
     names = Names()
-    text, size = assembled([statement(names) for statement in made], names, "")
+    _, text, size = assembled([statement(names) for statement in made], names, "")
     return text.removeprefix("    EACH_GROUP {\n        INPUTS\n").removesuffix("    }\n"), size
 
 

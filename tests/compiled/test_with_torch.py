@@ -40,5 +40,5 @@ def test_what_torch_can_not_compile_runs_eagerly():
 
 
 def test_other_words_are_refused():
-    with pytest.raises(ValueError, match='compile is True, False, "auto" or "torch"'):
+    with pytest.raises(ValueError, match='compile is True, False, "auto", "torch" or "triton"'):
         both(Langevin(FunctionPotential(ringing, dim=3)), integrator="em", compile="jax")

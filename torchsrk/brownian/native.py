@@ -73,19 +73,16 @@ def library() -> ctypes.CDLL | None:
 
 def _agrees(kernel: ctypes.CDLL) -> bool:
     """Whether the kernel, which has other code for every kind of processor, gives the tensor operations' bits here."""
-    steps, particles, components, lanes, scale = 3, 19, 7, 32, 0.75
-    seed, particle, step, stream = 12345, 2**31 + 5, 2**32 - 2, 3
+    lanes = 32
     for dtype in (torch.float32, torch.float64):
-        index = (torch.arange(steps).view(-1, 1, 1) + step, torch.arange(particles).view(-1, 1) + particle)
-        blocks = torch.arange(-(-components // philox.normals_per_block(dtype)))
-        drawn = philox.words(seed=seed, particle=index[1], step=index[0], stream=stream, block=blocks)
-        wanted = philox.normals(drawn, dtype, scale).flatten(-2)[..., :components]
-        filled = torch.empty(steps, particles, components, dtype=dtype)
-        where = {"seed": seed, "first_particle": particle, "first_step": step, "stream": stream}
-        fill(kernel, filled, first_block=0, scale=scale, threads=1, **where)
+        wanted = philox.example(dtype, torch.device("cpu"))
+        steps, particles, components = wanted.shape
+        filled, example = torch.empty_like(wanted), philox.EXAMPLE
+        fill(kernel, filled, first_block=0, threads=1, **example)
         tile = torch.empty(steps, components, lanes, dtype=dtype)
-        place = (tile.data_ptr(), KINDS[dtype], seed, particle, step, stream)
-        kernel.torchsrk_fill_tile(*place, steps, particles, components, lanes, scale, 1, components)
+        place = (example["seed"], example["first_particle"], example["first_step"], example["stream"])
+        sizes = (steps, particles, components, lanes, example["scale"], 1, components)
+        kernel.torchsrk_fill_tile(tile.data_ptr(), KINDS[dtype], *place, *sizes)
         if not torch.equal(filled, wanted) or not torch.equal(tile[..., :particles].mT, wanted):
             return False
     return True

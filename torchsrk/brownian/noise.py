@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from . import native, philox
+from . import native, philox, triton_fill
 
 MAX_PARTICLES, MAX_STEPS, MAX_STREAMS, MAX_BLOCKS = 2**32, 2**48, 2**16, 2**32
 _REFERENCE_BLOCKS = 1 << 18  # blocks drawn together by tensor operations: bounds their temporaries to some 50 MB
@@ -42,7 +42,7 @@ def fill_normal(
     *,
     seed: int,
     stream: int,
-    step: int = 0,
+    step: int | Tensor = 0,
     first_particle: int = 0,
     first_component: int = 0,
     scale: float = 1.0,
@@ -54,36 +54,31 @@ def fill_normal(
         out: contiguous float32 or float64, (particles, components) for one step or (steps, particles, components) for
             consecutive steps, on any device.
         step, first_particle, first_component: the indices of ``out``'s first entry. ``first_component`` is a multiple
-            of 4, so that it starts a block in either dtype.
+            of 4, so that it starts a block in either dtype. A step may be an int64 tensor of one number on ``out``'s
+            device, which is not read back: a captured CUDA graph draws other steps when it is replayed.
         threads: CPU threads to use; by default as many as the work is worth. The numbers are the same for any count.
     """
     steps_out = out if out.ndim == 3 else out.unsqueeze(0)
     _check_filled(steps_out)
-    check_range(seed, step, steps_out.shape[0], first_particle, steps_out.shape[1])
+    check_range(seed, step if isinstance(step, int) else 0, steps_out.shape[0], first_particle, steps_out.shape[1])
     check_components(stream, first_component, steps_out.shape[2], philox.normals_per_block(out.dtype))
     if out.numel() == 0:
         return out
     first_block = first_component // philox.normals_per_block(out.dtype)
     kernel = native.library() if out.device.type == "cpu" else None
+    where = {"seed": seed, "stream": int(stream), "first_particle": first_particle, "first_block": first_block}
     if kernel is not None:
-        native.fill(
-            kernel,
-            steps_out,
-            seed=seed,
-            first_particle=first_particle,
-            first_step=step,
-            stream=int(stream),
-            first_block=first_block,
-            scale=scale,
-            threads=threads,
-        )
+        native.fill(kernel, steps_out, first_step=int(step), scale=scale, threads=threads, **where)
+    elif triton_fill.serves(out.device):
+        at = step if isinstance(step, Tensor) else torch.full((), step, dtype=torch.int64, device=out.device)
+        triton_fill.fill(steps_out, at, scale=scale, **where)
     else:
         fill_normal_reference(steps_out, seed, int(stream), step, first_particle, first_block, scale)
     return out
 
 
 def fill_normal_reference(
-    out: Tensor, seed: int, stream: int, first_step: int, first_particle: int, first_block: int, scale: float
+    out: Tensor, seed: int, stream: int, first_step: int | Tensor, first_particle: int, first_block: int, scale: float
 ) -> None:
     """The same fill by tensor operations, in pieces of bounded memory; ``out`` is (steps, particles, components)."""
     steps, particles, components = out.shape
@@ -104,23 +99,25 @@ def fill_normal_reference(
         piece.copy_(philox.normals(drawn, out.dtype, scale).flatten(1)[:, :components])
 
 
-def draw_uniform(shape: tuple[int, int], *, seed: int, stream: int, step: int = 0, device: torch.device) -> Tensor:
-    """Uniform float64 numbers in (0, 1) with 32 random bits, (particles, components)."""
-    particles, components = shape
-    check_range(seed, step, 1, 0, particles)
+def draw_uniform(shape: tuple[int, ...], *, seed: int, stream: int, step: int = 0, device: torch.device) -> Tensor:
+    """Uniform float64 numbers in (0, 1) with 32 random bits, (particles, components) or (steps, particles, components)
+    from that step on."""
+    *several, particles, components = shape
+    steps = several[0] if several else 1
+    check_range(seed, step, steps, 0, particles)
     check_components(stream, 0, components, 4)
     blocks = -(-components // 4)
     where = {"seed": seed, "stream": int(stream)}
     kernel = native.library() if device.type == "cpu" else None
     if kernel is not None:
-        drawn = torch.empty(1, particles, 4 * blocks, dtype=torch.int32)
+        drawn = torch.empty(steps, particles, 4 * blocks, dtype=torch.int32)
         native.fill(kernel, drawn, first_particle=0, first_step=step, first_block=0, scale=1.0, **where)
-        drawn = drawn[0].long() & philox.WORD
+        drawn = drawn.long() & philox.WORD
     else:
         particle, block = torch.arange(particles, device=device), torch.arange(blocks, device=device)
-        at_step = torch.tensor(step, device=device)
-        drawn = philox.words(particle=particle.unsqueeze(-1), step=at_step, block=block, **where).flatten(1)
-    return (drawn[:, :components].to(torch.float64) + 0.5) * 2.0**-32
+        at_step = torch.arange(step, step + steps, device=device).view(-1, 1, 1)
+        drawn = philox.words(particle=particle.unsqueeze(-1), step=at_step, block=block, **where).flatten(2)
+    return (drawn[..., :components].to(torch.float64).view(shape) + 0.5) * 2.0**-32
 
 
 class NormalSource(Protocol):

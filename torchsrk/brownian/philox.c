@@ -62,6 +62,8 @@ static void fill_in_order(const Kernel *kernel, const Request *request, int64_t 
     Batch batch;
     Counters counters;
     _Alignas(64) char buffer[LANES * BLOCK_BYTES];
+    const char *const planes[4] = {plane(&batch, 0, 0, request->kind), plane(&batch, 1, 0, request->kind),
+                                   plane(&batch, 2, 0, request->kind), plane(&batch, 3, 0, request->kind)};
     memset(&counters, 0, sizeof counters);
     count_up(request, first_row, end - first_row * blocks < LANES ? (int)(end - first_row * blocks) : LANES, &counters);
     int64_t row = first_row, block = 0;
@@ -69,7 +71,7 @@ static void fill_in_order(const Kernel *kernel, const Request *request, int64_t 
         const int lanes = end - index < LANES ? (int)(end - index) : LANES;
         kernel->draw_counters(request->seed, &counters, request->kind, lanes, request->halves, request->scale, &batch);
         char *const out = whole && lanes == LANES ? request->out + index * BLOCK_BYTES : buffer;
-        store_blocks(&batch, request->kind, 0, lanes, out, BLOCK_BYTES);
+        store_blocks(planes, request->kind, lanes, out, BLOCK_BYTES);
         if (out == buffer && whole) {
             memcpy(request->out + index * BLOCK_BYTES, buffer, (size_t)lanes * BLOCK_BYTES);
         } else if (out == buffer) {
@@ -97,6 +99,7 @@ INLINE void set_cell(Cells *cells, int cell, uint64_t step, uint32_t block, uint
     cells->bytes[cell] = (size_t)bytes;
 }
 
+/* There are so many: vectors end beyond the last one. */
 INLINE void end_cells(Cells *cells, int count)
 {
     cells->count = count;
@@ -104,48 +107,64 @@ INLINE void end_cells(Cells *cells, int count)
         cells->step[cell] = cells->block[cell] = cells->particle[cell] = 0;
 }
 
-static void flush_rows(const Kernel *kernel, const Request *request, Cells *cells, int count)
+static void draw_rows(const Kernel *kernel, const Request *request, const Cells *cells)
 {
     Batch batch;
-    end_cells(cells, count);
-    kernel->draw_cells(request->seed, cells, 1, request->kind, request->halves, request->scale, &batch);
-    kernel->store_along(&batch, cells, request->kind, request->row_bytes);
+    kernel->draw_cells(request->seed, cells, 1, request->kind, request->halves, &batch);
+    kernel->store_along(&batch, cells, request->kind, request->halves, request->scale, request->row_bytes);
 }
 
-/* Lanes go across particles, the blocks of a row from the last to the first: where a row ends inside a block, the whole
- * block spills into the next rows, which are written later, as long as those are asked for too. */
+/* Cells that wait until there are as many as a batch holds. */
+typedef struct {
+    Cells cells;
+    int count, most;
+} Collected;
+
+/* The blocks of consecutive rows: upwards, which memory likes better, or if rows end inside a block, from the last to
+ * the first: the whole block spills into the next rows, which are written later, as long as those are asked for too. */
+INLINE void collect_rows(const Kernel *kernel, const Request *request, Collected *collected, uint64_t step,
+                         uint32_t particle, char *out, int64_t lanes, const char *end)
+{
+    const int64_t blocks = blocks_per_row(request), row_bytes = request->row_bytes, last = blocks - 1;
+    const int up = row_bytes % BLOCK_BYTES == 0;
+    const int spills_inside = out + (lanes - 1) * row_bytes + blocks * BLOCK_BYTES <= end;
+    int64_t block = up ? 0 : last, bytes = up || spills_inside ? BLOCK_BYTES : row_bytes - last * BLOCK_BYTES;
+    out += block * BLOCK_BYTES;
+    for (int64_t left = blocks; left > 0; left--) {
+        const uint32_t number = request->first_block + (uint32_t)block;
+        set_cell(&collected->cells, collected->count, step, number, particle, out, lanes, bytes);
+        block += up ? 1 : -1;
+        out += up ? BLOCK_BYTES : -BLOCK_BYTES;
+        bytes = BLOCK_BYTES;
+        if (++collected->count < collected->most)
+            continue;
+        draw_rows(kernel, request, &collected->cells);
+        collected->count = 0;
+    }
+}
+
+/* Lanes go across particles. */
 static void fill_across(const Kernel *kernel, const Request *request, int64_t first_row, int64_t last_row)
 {
-    const int64_t blocks = blocks_per_row(request), width = kernel->bytes / (int64_t)size_of(request->kind);
     const int64_t particles = request->particles, row_bytes = request->row_bytes;
+    const int64_t width = kernel->bytes / (int64_t)size_of(request->kind);
     const char *const end = request->out + last_row * row_bytes;
-    const int most = LANES / (int)width;
-    int count = 0;
-    Cells cells;
-    int64_t step = first_row / particles, particle = first_row % particles;
-    for (int64_t row = first_row; row < last_row;) {
+    Collected collected;
+    collected.count = 0;
+    collected.most = LANES / (int)width;
+    end_cells(&collected.cells, collected.most);
+    int64_t row = first_row;
+    for (int64_t step = first_row / particles; row < last_row; step++) {
         const uint64_t word = with_stream(request->first_step + (uint64_t)step, request->stream);
-        const uint32_t first = request->first_particle + (uint32_t)particle;
-        int64_t lanes = particles - particle < width ? particles - particle : width;
-        lanes = last_row - row < lanes ? last_row - row : lanes;
-        char *out = request->out + row * row_bytes + (blocks - 1) * BLOCK_BYTES;
-        const int spills_inside = out + (lanes - 1) * row_bytes + BLOCK_BYTES <= end;
-        int64_t bytes = spills_inside ? BLOCK_BYTES : row_bytes - (blocks - 1) * BLOCK_BYTES;
-        for (int64_t block = blocks - 1; block >= 0; block--, out -= BLOCK_BYTES, bytes = BLOCK_BYTES) {
-            set_cell(&cells, count, word, request->first_block + (uint32_t)block, first, out, lanes, bytes);
-            if (++count < most)
-                continue;
-            flush_rows(kernel, request, &cells, count);
-            count = 0;
-        }
-        row += lanes;
-        particle += lanes;
-        if (particle == particles) {
-            particle = 0;
-            step++;
-        }
+        const uint32_t first = request->first_particle - (uint32_t)(step * particles);
+        const int64_t stop = (step + 1) * particles < last_row ? (step + 1) * particles : last_row;
+        for (; row < stop; row += width)
+            collect_rows(kernel, request, &collected, word, first + (uint32_t)row, request->out + row * row_bytes,
+                         stop - row < width ? stop - row : width, end);
+        row = stop;
     }
-    flush_rows(kernel, request, &cells, count);
+    end_cells(&collected.cells, collected.count);
+    draw_rows(kernel, request, &collected.cells);
 }
 
 static void fill_rows(const Request *request, int64_t first_row, int64_t last_row)
@@ -231,12 +250,12 @@ INLINE int64_t blocks_per_step(const Tile *tile)
     return (tile->components + per_block - 1) / per_block;
 }
 
-static void flush_tile(const Kernel *kernel, const Tile *tile, Cells *cells, int count)
+static void draw_tile(const Kernel *kernel, const Tile *tile, const Cells *cells)
 {
     Batch batch;
-    end_cells(cells, count);
-    kernel->draw_cells(tile->seed, cells, tile->apart, tile->kind, tile->halves, tile->scale, &batch);
-    kernel->store_across(&batch, cells, tile->kind, tile->row * (int64_t)size_of(tile->kind));
+    kernel->draw_cells(tile->seed, cells, tile->apart, tile->kind, tile->halves, &batch);
+    const int64_t stride = tile->row * (int64_t)size_of(tile->kind);
+    kernel->store_across(&batch, cells, tile->kind, tile->halves, tile->scale, stride);
 }
 
 /* Lanes go across particles: nothing is transposed. */
@@ -248,6 +267,7 @@ static void fill_tile_across(const Kernel *kernel, const Tile *tile)
     const int most = LANES / (int)width;
     int count = 0;
     Cells cells;
+    end_cells(&cells, most);
     for (int64_t step = 0; step < tile->steps; step++)
         for (int64_t particle = 0; particle < tile->particles; particle += width) {
             const uint64_t word = with_stream(tile->first_step + (uint64_t)step, tile->stream);
@@ -259,11 +279,12 @@ static void fill_tile_across(const Kernel *kernel, const Tile *tile)
                 set_cell(&cells, count, word, (uint32_t)block, first, out, lanes, bytes);
                 if (++count < most)
                     continue;
-                flush_tile(kernel, tile, &cells, count);
+                draw_tile(kernel, tile, &cells);
                 count = 0;
             }
         }
-    flush_tile(kernel, tile, &cells, count);
+    end_cells(&cells, count);
+    draw_tile(kernel, tile, &cells);
 }
 
 typedef struct {

@@ -11,6 +11,8 @@ bits; its comments explain the polynomials.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -51,6 +53,29 @@ def normals(block_words: Tensor, dtype: torch.dtype, scale: float) -> Tensor:
         cos_b, sin_b = _turn32(fourth, _radius32(third) * scale)
         return torch.stack((cos_a, sin_a, cos_b, sin_b), dim=-1)
     return torch.stack(_turn64(third << 32 | fourth, _radius64(first << 32 | second) * scale), dim=-1)
+
+
+# Draws at the edges of the counter's words, which tell whether a kernel gives the numbers that it should.
+EXAMPLE: dict[str, Any] = {
+    "seed": 12345,
+    "first_particle": 2**31 + 5,
+    "first_step": 2**32 - 2,
+    "stream": 3,
+    "scale": 0.75,
+}
+
+
+def example(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The draws of EXAMPLE, (steps, particles, components)."""
+    steps, particles, components = 3, 19, 7
+    drawn = words(
+        seed=EXAMPLE["seed"],
+        particle=torch.arange(particles, device=device).view(-1, 1) + EXAMPLE["first_particle"],
+        step=torch.arange(steps, device=device).view(-1, 1, 1) + EXAMPLE["first_step"],
+        stream=EXAMPLE["stream"],
+        block=torch.arange(-(-components // normals_per_block(dtype)), device=device),
+    )
+    return normals(drawn, dtype, EXAMPLE["scale"]).flatten(-2)[..., :components].contiguous()
 
 
 def _horner(x: Tensor, *coefficients: float) -> Tensor:

@@ -80,19 +80,19 @@ typedef int64_t TwoIndices __attribute__((vector_size(16)));
 #define SHUFFLE_2(a, b, ...) __builtin_shuffle(a, b, (TwoIndices){__VA_ARGS__})
 #endif
 
-/* Blocks of consecutive lanes, whole, each ``stride`` behind the one before: up to three more than asked for. */
-INLINE void store_blocks(const Batch *batch, int kind, int lane, int count, char *out, int64_t stride)
+/* Blocks from the planes of their normals, each ``stride`` behind the one before: up to three more than asked for. */
+INLINE void store_blocks(const char *const *planes, int kind, int count, char *out, int64_t stride)
 {
     if (kind == FLOAT64)
-        for (int end = lane + count; lane < end; lane += 2, out += 2 * stride) {
-            const Two a = *(const Two *)plane(batch, 0, lane, kind), b = *(const Two *)plane(batch, 1, lane, kind);
+        for (int at = 0; at < count * 8; at += 16, out += 2 * stride) {
+            const Two a = *(const Two *)(planes[0] + at), b = *(const Two *)(planes[1] + at);
             *(Two *)out = SHUFFLE_2(a, b, 0, 2);
             *(Two *)(out + stride) = SHUFFLE_2(a, b, 1, 3);
         }
     else
-        for (int end = lane + count; lane < end; lane += 4, out += 4 * stride) {
-            const Four a = *(const Four *)plane(batch, 0, lane, kind), b = *(const Four *)plane(batch, 1, lane, kind);
-            const Four c = *(const Four *)plane(batch, 2, lane, kind), d = *(const Four *)plane(batch, 3, lane, kind);
+        for (int at = 0; at < count * 4; at += 16, out += 4 * stride) {
+            const Four a = *(const Four *)(planes[0] + at), b = *(const Four *)(planes[1] + at);
+            const Four c = *(const Four *)(planes[2] + at), d = *(const Four *)(planes[3] + at);
             const Four ab = SHUFFLE_4(a, b, 0, 4, 1, 5), cd = SHUFFLE_4(c, d, 0, 4, 1, 5);
             const Four ab_behind = SHUFFLE_4(a, b, 2, 6, 3, 7), cd_behind = SHUFFLE_4(c, d, 2, 6, 3, 7);
             *(Four *)out = SHUFFLE_4(ab, cd, 0, 1, 4, 5);
@@ -118,15 +118,14 @@ INLINE void copy_few(char *to, const char *from, size_t bytes)
 }
 
 /* What is written for each instruction set. ``halves`` is 1 if blocks are wanted only as far as their second word or
- * float32 normal, and else 2; ``scale`` multiplies normals. Room in a batch beyond what was asked for is
- * overwritten. */
+ * float32 normal, and else 2; ``scale`` multiplies normals. Cells are drawn as squares of radii and words of angles,
+ * and become normals as they are stored. Room in a batch beyond what was asked for is overwritten. */
 typedef struct {
     int bytes; /* of a vector */
     void (*draw_counters)(uint64_t seed, const Counters *counters, int kind, int lanes, int halves, double scale,
                           Batch *batch);
-    void (*draw_cells)(uint64_t seed, const Cells *cells, uint32_t apart, int kind, int halves, double scale,
-                       Batch *batch);
-    void (*store_across)(const Batch *batch, const Cells *cells, int kind, int64_t stride);
-    void (*store_along)(const Batch *batch, const Cells *cells, int kind, int64_t stride);
+    void (*draw_cells)(uint64_t seed, const Cells *cells, uint32_t apart, int kind, int halves, Batch *batch);
+    void (*store_across)(const Batch *batch, const Cells *cells, int kind, int halves, double scale, int64_t stride);
+    void (*store_along)(const Batch *batch, const Cells *cells, int kind, int halves, double scale, int64_t stride);
     void (*advance)(const Request *request, Counters *counters);
 } Kernel;

@@ -16,7 +16,7 @@
     ((F64)_mm512_mask_blend_pd(_mm512_cmplt_epi64_mask((__m512i)(s), _mm512_setzero_si512()), b, a))
 #define ROOT_32(a) ((F32)_mm512_sqrt_ps((__m512)(a)))
 #define ROOT_64(a) ((F64)_mm512_sqrt_pd((__m512d)(a)))
-#define PIN(x) __asm__ volatile("" : "+v"(x))
+#define PIN(x) __asm__ volatile("" : : "v"(x))
 #include "philox_vector.h"
 
 /* Not the intrinsics, which gcc takes apart into a comparison and a blend. */
@@ -33,26 +33,35 @@ __attribute__((target("avx2"))) INLINE __m256d blend_by_sign_64(__m256d sign, __
     return chosen;
 }
 
-/* store_blocks of a cell of float32, in half the shuffles. Rows are written in their order: they may overlap. */
-__attribute__((target("avx2"))) INLINE void store_eight(const Batch *batch, int lane, char *out, int64_t stride)
+/* Rows are written in their order: they may overlap. */
+__attribute__((target("avx2"))) INLINE void store_row_pairs(const __m256d *rows, int count, char *out, int64_t stride)
 {
-    const __m256 a = _mm256_load_ps((const float *)plane(batch, 0, lane, FLOAT32));
-    const __m256 b = _mm256_load_ps((const float *)plane(batch, 1, lane, FLOAT32));
-    const __m256 c = _mm256_load_ps((const float *)plane(batch, 2, lane, FLOAT32));
-    const __m256 d = _mm256_load_ps((const float *)plane(batch, 3, lane, FLOAT32));
-    const __m256d ab = _mm256_castps_pd(_mm256_unpacklo_ps(a, b)), cd = _mm256_castps_pd(_mm256_unpacklo_ps(c, d));
-    const __m256d ab_behind = _mm256_castps_pd(_mm256_unpackhi_ps(a, b));
-    const __m256d cd_behind = _mm256_castps_pd(_mm256_unpackhi_ps(c, d));
-    const __m256d rows[4] = {_mm256_unpacklo_pd(ab, cd), _mm256_unpackhi_pd(ab, cd),
-                             _mm256_unpacklo_pd(ab_behind, cd_behind), _mm256_unpackhi_pd(ab_behind, cd_behind)};
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < count; i++)
         _mm_storeu_pd((double *)(out + i * stride), _mm256_castpd256_pd128(rows[i]));
-    for (int i = 0; i < 4; i++)
-        _mm_storeu_pd((double *)(out + (4 + i) * stride), _mm256_extractf128_pd(rows[i], 1));
+    for (int i = 0; i < count; i++)
+        _mm_storeu_pd((double *)(out + (count + i) * stride), _mm256_extractf128_pd(rows[i], 1));
+}
+
+/* store_blocks of a cell in half the shuffles. */
+__attribute__((target("avx2"))) INLINE void store_cell(const __m256 *planes, int kind, char *out, int64_t stride)
+{
+    const __m256d first = _mm256_castps_pd(planes[0]), second = _mm256_castps_pd(planes[1]);
+    if (kind == FLOAT64) {
+        const __m256d rows[2] = {_mm256_unpacklo_pd(first, second), _mm256_unpackhi_pd(first, second)};
+        store_row_pairs(rows, 2, out, stride);
+        return;
+    }
+    const __m256d low = _mm256_castps_pd(_mm256_unpacklo_ps(planes[0], planes[1]));
+    const __m256d high = _mm256_castps_pd(_mm256_unpackhi_ps(planes[0], planes[1]));
+    const __m256d low_behind = _mm256_castps_pd(_mm256_unpacklo_ps(planes[2], planes[3]));
+    const __m256d high_behind = _mm256_castps_pd(_mm256_unpackhi_ps(planes[2], planes[3]));
+    const __m256d rows[4] = {_mm256_unpacklo_pd(low, low_behind), _mm256_unpackhi_pd(low, low_behind),
+                             _mm256_unpacklo_pd(high, high_behind), _mm256_unpackhi_pd(high, high_behind)};
+    store_row_pairs(rows, 4, out, stride);
 }
 
 #define NAME(x) x##_avx2
-#define STORE_CELL_32 store_eight
+#define STORE_ROWS(planes, kind, out, stride) store_cell((const __m256 *)(planes), kind, out, stride)
 #define TARGET __attribute__((target("avx2")))
 #define BYTES 32
 #define MULTIPLY(a, b) ((U64)_mm256_mul_epu32((__m256i)(a), (__m256i)(b)))
@@ -62,7 +71,31 @@ __attribute__((target("avx2"))) INLINE void store_eight(const Batch *batch, int 
 #define SELECT_64(s, a, b) ((F64)blend_by_sign_64((__m256d)(s), (__m256d)(a), (__m256d)(b)))
 #define ROOT_32(a) ((F32)_mm256_sqrt_ps((__m256)(a)))
 #define ROOT_64(a) ((F64)_mm256_sqrt_pd((__m256d)(a)))
-#define PIN(x) __asm__ volatile("" : "+x"(x))
+#define PIN(x) __asm__ volatile("" : : "x"(x))
+#include "philox_vector.h"
+
+#define NAME(x) x##_zen3
+#define STORE_ROWS(planes, kind, out, stride) store_cell((const __m256 *)(planes), kind, out, stride)
+#define TARGET __attribute__((target("avx2")))
+#define BYTES 32
+#define MULTIPLY(a, b) ((U64)_mm256_mul_epu32((__m256i)(a), (__m256i)(b)))
+#define WIDEN(from) ((U64)_mm256_cvtepu32_epi64(_mm_load_si128((const __m128i *)(from))))
+#define PACK(even, odd) ((U64)_mm256_blend_epi32((__m256i)(even), (__m256i)((odd) << 32), 0xaa))
+#define SELECT_32(s, a, b) ((F32)blend_by_sign_32((__m256)(s), (__m256)(a), (__m256)(b)))
+#define SELECT_64(s, a, b) ((F64)blend_by_sign_64((__m256d)(s), (__m256d)(a), (__m256d)(b)))
+#define ROOT_32(a) ((F32)_mm256_sqrt_ps((__m256)(a)))
+#define ROOT_64(a) ((F64)_mm256_sqrt_pd((__m256d)(a)))
+#define PIN(x) __asm__ volatile("" : : "x"(x))
+#define HALVES(even, odd, which) \
+    ((U64)_mm256_shuffle_ps(_mm256_castsi256_ps((__m256i)(even)), _mm256_castsi256_ps((__m256i)(odd)), which))
+#define LOW_PRODUCTS(a, b) ((U64)_mm256_mullo_epi32((__m256i)(a), (__m256i)(b)))
+#define HIGH_HALVES(even, odd) HALVES(even, odd, 0xdd)
+#define LOW_HALVES(even, odd) HALVES(even, odd, 0x88)
+#define TURN(x) ((U64)_mm256_shuffle_epi32((__m256i)(x), 0xd8))
+#define DEAL(x) ((U64)_mm256_permute4x64_epi64((__m256i)(x), 0xd8))
+#define NARROW(to, x)                                                                                          \
+    _mm_storeu_si128((__m128i *)(to), _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(                      \
+                                          (__m256i)(x), _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6))))
 #include "philox_vector.h"
 
 #define NAME(x) x##_sse2
@@ -71,11 +104,17 @@ __attribute__((target("avx2"))) INLINE void store_eight(const Batch *batch, int 
 #define MULTIPLY(a, b) ((U64)_mm_mul_epu32((__m128i)(a), (__m128i)(b)))
 #define ROOT_32(a) ((F32)_mm_sqrt_ps((__m128)(a)))
 #define ROOT_64(a) ((F64)_mm_sqrt_pd((__m128d)(a)))
-#define PIN(x) __asm__ volatile("" : "+x"(x))
+#define PIN(x) __asm__ volatile("" : : "x"(x))
 #define WIDEN(from) ((U64){(from)[0], (from)[1]})
+#if defined(__clang__) || __GNUC__ >= 11
+#define IS_ZEN3 __builtin_cpu_is("amdfam19h")
+#else
+#define IS_ZEN3 0
+#endif
 #ifndef BEST_KERNEL
 #define BEST_KERNEL                                                                                            \
     (__builtin_cpu_supports("avx512f") ? &kernel_avx512                                                        \
+     : IS_ZEN3                         ? &kernel_zen3                                                          \
      : __builtin_cpu_supports("avx2")  ? &kernel_avx2                                                          \
                                        : &kernel_sse2)
 #endif

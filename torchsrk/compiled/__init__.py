@@ -1,26 +1,27 @@
-"""Steps compiled to C: the scheme, the gradient and the noise of a tile of particles in one loop."""
+"""Steps compiled to C, or for a GPU: the scheme, the gradient and the noise of a tile of particles in one loop.
 
+What is imported here is light: the compiler itself is loaded when a first program is asked for.
+"""
+
+from .captured import CapturedSteps, captured_steps
 from .checked import checked_steps
 from .explain import Explanation, explain
-from .problem import Problem
-from .programs import compiling_pays
-from .solve import CompiledSolve, compiled_solve, forget_solve
-from .steps import BoundSteps
+from .pays import compiling_pays
+from .problem import Places, Problem
 from .trace import CannotCompile, OperationCounter
 from .with_torch import TorchSteps, torch_steps
 
 __all__ = [
-    "BoundSteps",
     "CannotCompile",
-    "CompiledSolve",
+    "CapturedSteps",
     "Explanation",
     "OperationCounter",
+    "Places",
     "Problem",
     "TorchSteps",
+    "captured_steps",
     "checked_steps",
-    "compiled_solve",
     "compiling_pays",
     "explain",
-    "forget_solve",
     "torch_steps",
 ]

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, fx
 
 from .calls import Call, operation_name
+from .evaluation import evaluate
 from .lowering import CONSTANTS, StepCode, begin, finish, is_of_particles, lower_one
 from .trace import CannotCompile, TracedStep
-from .writer import Index, Shape, Value, Writer, count, entries, evaluate, is_particles, offset
+from .writer import Index, Shape, Value, Writer, count, entries, is_particles, offset
 
 SLOTS = 8  # of solve.c
 _MIXES = "a step mixes its particles"

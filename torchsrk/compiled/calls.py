@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -52,7 +53,11 @@ class Call:
 
 def operation_name(node: fx.Node) -> str | None:
     """aten's name of the operation with its overload, such as "add.Tensor"; None if it is not one of aten's."""
-    target = node.target
-    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
+    return _name(node.target) if node.op == "call_function" else None
+
+
+@cache
+def _name(target: Any) -> str | None:
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
         return None
     return f"{target._schema.name.removeprefix('aten::')}.{target._overloadname}"

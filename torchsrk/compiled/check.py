@@ -167,12 +167,12 @@ def _is_explained(plain: Tensor, compiled: Tensor, rounding: Tensor) -> Tensor:
 
 def _about(x: Tensor) -> Tensor:
     """States about given ones, far enough that a wrong term shows."""
-    jitter = fill_normal(torch.empty(x.shape, dtype=x.dtype).flatten(0, -2), seed=0, stream=Stream.CHECK)
+    jitter = fill_normal(torch.empty_like(x).contiguous().flatten(0, -2), seed=0, stream=Stream.CHECK)
     return x + jitter.view(x.shape) * (1.0 + 0.5 * x.abs())
 
 
 def _moved_by_an_ulp(x: Tensor) -> Tensor:
-    side = torch.where(torch.arange(x.shape[-1]) % 2 == 0, 1.0, -1.0).to(x.dtype)
+    side = torch.where(torch.arange(x.shape[-1], device=x.device) % 2 == 0, 1.0, -1.0).to(x.dtype)
     return x + torch.finfo(x.dtype).eps * side * x.abs().clamp_min(torch.finfo(x.dtype).tiny)
 
 
@@ -209,5 +209,5 @@ class _Jolted(TorchDispatchMode):
         return results
 
     def _jolt(self, x: Tensor) -> None:
-        side = torch.rand(x.shape, dtype=x.dtype, generator=self._generator).mul_(2.0).sub_(1.0)
+        side = torch.rand(x.shape, dtype=x.dtype, generator=self._generator).to(x.device).mul_(2.0).sub_(1.0)
         x.copy_(torch.addcmul(x, x, side, value=torch.finfo(x.dtype).eps))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .check import Difference, EagerSteps, check_block, check_rows
 from .problem import Problem
-from .programs import Found, find, forget
-from .steps import BoundSteps, CompiledSteps
 from .trace import CannotCompile
+
+if TYPE_CHECKING:
+    from .programs import Found
+    from .steps import Bound, Program
 
 _SHARE = 0.01  # of the time since the last check that another one may take, where nothing is known to have changed
 
@@ -23,7 +26,7 @@ def checked_steps(
     first_particle: int,
     first_step: int,
     threads: int,
-) -> tuple[BoundSteps, CompiledSteps]:
+) -> tuple[Bound, Program]:
     """The problem's steps, compiled and ready to run.
 
     A program that is new, that another one or another step size was used before, or whose fingerprint can't see all it
@@ -36,6 +39,8 @@ def checked_steps(
     Raises:
         CannotCompile: the message says why.
     """
+    from .programs import find, forget  # all of the compiler: a run that needs it loads it
+
     difference: Difference | None = None
     for _ in range(2):
         found = find(problem)
@@ -53,7 +58,7 @@ def checked_steps(
 def _difference(
     problem: Problem,
     program: Found,
-    bound: BoundSteps,
+    bound: Bound,
     eager: EagerSteps,
     blocks: Sequence[range],
     first_step: int,

@@ -240,7 +240,45 @@ def _shrink_backward(grad: Tensor, x: Tensor, lambd: float) -> Tensor:
     return torch.where((x >= -lambd) & (x <= lambd), 0.0, grad)
 
 
+def _tanh_backward(slope: Tensor, out: Tensor) -> Tensor:
+    return slope * (1 - out * out)
+
+
+def _sigmoid_backward(slope: Tensor, out: Tensor) -> Tensor:
+    return slope * (out * (1 - out))
+
+
+def _threshold_backward(slope: Tensor, x: Tensor, threshold: float) -> Tensor:
+    return torch.where(x <= threshold, 0.0, slope)
+
+
+def _silu(x: Tensor) -> Tensor:
+    return x * torch.sigmoid(x)
+
+
+def _silu_backward(slope: Tensor, x: Tensor) -> Tensor:
+    gate = torch.sigmoid(x)
+    return slope * gate * (1 + x * (1 - gate))
+
+
+def _dot(one: Tensor, other: Tensor) -> Tensor:
+    return (one * other).sum(-1)
+
+
+def _unbound(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    return tuple(x.select(dim, place) for place in range(x.shape[dim]))
+
+
 OWN: dict[Any, Callable[..., Any]] = {
+    # torch's own would do, but import sympy for what they check: a third of a second.
+    aten.unbind.int: _unbound,
+    aten.mv.default: _dot,
+    aten.dot.default: _dot,
+    aten.tanh_backward.default: _tanh_backward,
+    aten.sigmoid_backward.default: _sigmoid_backward,
+    aten.threshold_backward.default: _threshold_backward,
+    aten.silu.default: _silu,
+    aten.silu_backward.default: _silu_backward,
     aten.convolution.default: _convolution,
     aten.convolution_backward.default: _convolution_backward,
     aten.avg_pool2d.default: _average_pool,

@@ -28,6 +28,7 @@ typedef struct {
     const REAL *literals;
     const REAL *const *uniforms;
     const int64_t *const *tables;
+    int64_t uniforms_apart, tables_apart; /* from those of a step to those of the next */
     Draw draw;
 } Run;
 
@@ -99,7 +100,8 @@ static void run_tile(const Run *run, int64_t tile, Desk *desks)
                 desk->next = desk->x;
                 desk->x = group[g].out;
             }
-            step(group, groups, t, run->literals, run->uniforms, run->tables);
+            step(group, groups, t, run->literals, run->uniforms + (done + k) * run->uniforms_apart,
+                 run->tables + (done + k) * run->tables_apart);
         }
     }
     EACH_GROUP {

@@ -14,13 +14,12 @@ from torch import Tensor, fx
 from ..brownian import Stream, fill_normal
 from .calls import operation_name
 from .problem import Problem
-from .programs import find
-from .steps import CompiledSteps
 from .trace import CannotCompile
 
 if TYPE_CHECKING:
     from ..integrators import Integrator
     from ..sde import BaseSDE
+    from .steps import Program
 
 _SECONDS = 0.05  # that a timing takes at least
 # What an entry of a result costs, in multiply-adds, roughly: what is not named here costs one.
@@ -88,6 +87,7 @@ def explain(
 ) -> Explanation:
     """What becomes of a step of particles x (..., dim) when it is compiled; ``options`` are ``levy_area``, if any."""
     from ..sampling import problem_of
+    from .programs import find
 
     try:
         problem = problem_of(sde, x, integrator=integrator, step_size=step_size, **options)
@@ -124,7 +124,7 @@ def _particles(graph: fx.Graph) -> int:
     return int(next(iter(graph.nodes)).meta["val"].shape[0])
 
 
-def _parts(problem: Problem, steps: CompiledSteps, bound: Any) -> Iterator[tuple[str, float]]:
+def _parts(problem: Problem, steps: Program, bound: Any) -> Iterator[tuple[str, float]]:
     state = problem.state.reshape(-1, problem.width).contiguous()
     out, count = torch.empty_like(state), len(state)
     whole = _timed(lambda steps: bound.advance(state, out, 0, steps), count)

@@ -1,27 +1,46 @@
-/* Functions by one exponential, where that is faster than glibc's: expm1 of the remainder by a polynomial, added up
- * by pairs, and pairs of pairs, as the wait for one term after another is what takes the time; and the compiler puts it
- * into the loops around it, so that calls overlap. About 2 ulp, as glibc's own, which is as fast on AVX-512 in single
- * precision; and of one chain it is glibc's that loops over entries can make vectors of. */
-#if !defined(ONE_BY_ONE) && (REAL_BYTES == 8 || VECTOR_BYTES < 64)
+/* Functions by one exponential, where that is faster than glibc's: its remainder by a polynomial, or a quotient of two;
+ * and the compiler puts it into the loops around it, so that calls overlap, or makes vectors of it where particles run
+ * one by one. About 2 ulp, as glibc's own, which is as fast on AVX-512 in single precision. */
+#if REAL_BYTES == 8 || WIDE_BYTES < 64
 #define HAS_EXPONENTIAL
 #if REAL_BYTES == 8
-typedef uint64_t U __attribute__((vector_size(VECTOR_BYTES)));
-#define MAGIC 0x1.8p52 /* added to a number, it rounds it to a whole one, that is then in the last bits */
+#define UNSIGNED uint64_t
 #define MANTISSA 52
 #define BIAS 1023
+/* Added to a number, it rounds it to a whole one k, and the last bits are those of the exponent of 2^k. */
+#define MAGIC (0x1.8p52 + BIAS)
 #define LOG2 0x1.62e42fefa39efp-1
 #define LOG2_HIGH 0x1.62e42feep-1 /* with so many zeros at its end that multiples are exact */
 #define LOG2_LOW 0x1.a39ef35793c76p-33
 #else
-typedef uint32_t U __attribute__((vector_size(VECTOR_BYTES)));
-#define MAGIC 0x1.8p23f
+#define UNSIGNED uint32_t
 #define MANTISSA 23
 #define BIAS 127
+#define MAGIC (0x1.8p23f + BIAS)
 #define LOG2 0x1.62e43p-1f
 #define LOG2_HIGH 0x1.63p-1f
 #define LOG2_LOW -0x1.bd0106p-13f
 #endif
 #define OVER_LOG2 (REAL)1.44269504088896340736
+#ifdef ONE_BY_ONE
+typedef UNSIGNED U;
+INLINE M bits_of(V x)
+{
+    M bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+INLINE V of_bits(M bits)
+{
+    V x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+#else
+typedef UNSIGNED U __attribute__((vector_size(VECTOR_BYTES)));
+INLINE M bits_of(V x) { return (M)x; }
+INLINE V of_bits(M bits) { return (V)bits; }
+#endif
 
 /* The lower of both, or the higher; NaN if the second is. On x86 that is one instruction, which compilers don't find. */
 #if defined(__AVX__) && VECTOR_BYTES == 32 && REAL_BYTES == 4
@@ -35,9 +54,10 @@ typedef uint32_t U __attribute__((vector_size(VECTOR_BYTES)));
 #define HIGHER(a, b) v_select(a > b, a, b)
 #endif
 
-INLINE V power_of_two(M k) { return (V)((k + BIAS) << MANTISSA); }
+INLINE V power_of_two(M k) { return of_bits((M)((U)(k + BIAS) << MANTISSA)); }
 
-/* expm1(r) for |r| of at most half of log 2, by the polynomial of that degree that is off by the least: 0.1 ulp. */
+/* expm1(r) for |r| of at most half of log 2, by the polynomial of that degree that is off by the least: 0.1 ulp. Added
+ * up by pairs, and pairs of pairs, as the wait for one term after another is what takes the time. */
 INLINE V expm1_of_rest(V r)
 {
     const V square = r * r;
@@ -55,55 +75,73 @@ INLINE V expm1_of_rest(V r)
 #endif
 }
 
-/* With y = k·log 2 + r: r, and k. */
-INLINE V rest_of(V y, M *k)
+/* With y = k·log 2 + r: k, and r. */
+INLINE M split(V y, V *rest)
 {
     const V shifted = y * OVER_LOG2 + MAGIC, whole = shifted - MAGIC;
-    *k = (M)shifted - (M)splat(MAGIC);
-    return (y - whole * LOG2_HIGH) - whole * LOG2_LOW;
-}
-
-/* The same where e^y is added to 1, so that what multiples of LOG2 are off by is lost. */
-#ifdef __FMA__
-INLINE V small_rest_of(V y, M *k)
-{
-    const V shifted = y * OVER_LOG2 + MAGIC;
-    *k = (M)shifted - (M)splat(MAGIC);
-    return y - (shifted - MAGIC) * LOG2;
-}
-#define SMALL_REST small_rest_of
-#else
-#define SMALL_REST rest_of
-#endif
-
-/* -expm1(-2|x|)/(2 + expm1(-2|x|)) with the sign of x. */
-INLINE V v_tanh(V x)
-{
-    const REAL enough = REAL_BYTES == 8 ? 20 : 10; /* where e^-2x is nothing beside 1 */
-    const V y = -2 * LOWER(splat(enough), v_fabs(x));
-    M k;
-    const V rest = SMALL_REST(y, &k), scale = power_of_two(k);
-    const V less = scale * expm1_of_rest(rest) + (scale - 1);
-    return v_copysign(less / (2 + less), x);
+    *rest = (y - whole * LOG2_HIGH) - whole * LOG2_LOW;
+    return bits_of(shifted) - bits_of(splat(MAGIC));
 }
 
 /* By two factors, as the result may be a number so small that no single one makes it. */
 INLINE V v_exp(V x)
 {
     const REAL least = REAL_BYTES == 8 ? -750 : -110, most = REAL_BYTES == 8 ? 715 : 90;
-    M k;
-    const V rest = rest_of(HIGHER(splat(least), LOWER(splat(most), x)), &k);
-    const M half = (M)((U)(k + 2 * BIAS) >> 1) - BIAS;
+    V rest;
+    const M k = split(HIGHER(splat(least), LOWER(splat(most), x)), &rest), half = (M)((U)(k + 2 * BIAS) >> 1) - BIAS;
     const V scale = power_of_two(half);
     return (scale + scale * expm1_of_rest(rest)) * power_of_two(k - half);
 }
 
-/* 1/(1 + e^-x), both halved so that the largest e^-x is one number. */
+/* 2^by·e^2y = power·(c + h)/(c - h) with y = k·log 2/2 + h and c = h·coth(h), whose polynomial is shorter than that of
+ * e^h: for what is a quotient anyway. */
+typedef struct {
+    V power, h, c;
+} Quotient;
+
+INLINE Quotient quotient_of(V y, const int is_exact, const int by)
+{
+    const V shifted = y * (2 * OVER_LOG2) + (MAGIC + by), whole = shifted - (MAGIC + by);
+    const V power = of_bits((M)((U)bits_of(shifted) << MANTISSA));
+    const V h = is_exact ? (y - whole * (LOG2_HIGH / 2)) - whole * (LOG2_LOW / 2) : y - whole * (LOG2 / 2);
+    const V z = h * h;
+#if REAL_BYTES == 8
+    const V high = (2.118699443030899638e-5 * z - 2.116339311404605683e-4) * z + 2.116402022485027995e-3;
+    const V c = ((high * z - 0.02222222222160921309) * z + 0.3333333333333320341) * z + 1;
+#else
+    const V c = (-0.02213393570150786987f * z + 0.3333325135565557259f) * z + 1;
+#endif
+    return (Quotient){power, h, c};
+}
+
+#ifdef __FMA__
+/* (e - 1)/(e + 1) for e = e^2x. Where e is large, what multiples of LOG2 are off by is lost. */
+INLINE V v_tanh(V x)
+{
+    const REAL enough = REAL_BYTES == 8 ? 20 : 10; /* where 1 is nothing beside e */
+    const Quotient e = quotient_of(HIGHER(splat(-enough), LOWER(splat(enough), x)), 0, 0);
+    const V up = e.power + 1, down = 1 - e.power;
+    const V less = e.c * down, more = e.c * up; /* the larger products come first: these are the ones that are fused */
+    return (e.h * up - less) / (more - e.h * down);
+}
+#else
+/* -expm1(-2|x|)/(2 + expm1(-2|x|)) with the sign of x: quotients as above lose a bit more without fused products. */
+INLINE V v_tanh(V x)
+{
+    const REAL enough = REAL_BYTES == 8 ? 20 : 10;
+    V rest;
+    const M k = split(-2 * LOWER(splat(enough), v_fabs(x)), &rest);
+    const V scale = power_of_two(k), less = scale * expm1_of_rest(rest) + (scale - 1);
+    return v_copysign(less / (2 + less), x);
+}
+#endif
+
+/* 1/(1 + e) for e = e^-x, both halved so that the largest e is one number; 0 where it is infinite. */
 INLINE V v_sigmoid(V x)
 {
-    const REAL least = -60, most = REAL_BYTES == 8 ? 710.5 : 89.5f; /* nothing beside 1; infinite */
-    M k;
-    const V rest = rest_of(HIGHER(splat(least), LOWER(splat(most), -x)), &k), scale = power_of_two(k - 1);
-    return (REAL)0.5 / (scale * (1 + expm1_of_rest(rest)) + (REAL)0.5);
+    const REAL least = -30, most = (REAL)((BIAS + 2.4) * LOG2 / 2);
+    const Quotient e = quotient_of(HIGHER(splat(least), LOWER(splat(most), (REAL)-0.5 * x)), 1, -1);
+    const V rest = (REAL)0.5 * (e.c - e.h);
+    return rest / (e.power * (e.c + e.h) + rest);
 }
 #endif

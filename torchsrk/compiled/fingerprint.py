@@ -124,8 +124,17 @@ class _Reader:
         return type(value), themselves, frozenset(self.mark(item) for item in value if not isinstance(item, Tensor))
 
     def mapping(self, value: Mapping[Any, Any]) -> Hashable:
-        mark = self.mark
-        return type(value), tuple((k if type(k) is str else mark(k), mark(item)) for k, item in value.items())
+        mark, parts = self.mark, []
+        for key, item in value.items():
+            kind: Any = type(item)
+            if kind in _SIMPLE:  # as ``mark`` would tell, without a call for each of the many that a module has
+                made: Hashable = kind, item
+            elif kind in _DICTS and not item:
+                made = kind, None
+            else:
+                made = mark(item)
+            parts.append((key if type(key) is str else mark(key), made))
+        return type(value), tuple(parts)
 
     def buffer(self, value: Any) -> Hashable:
         data = memoryview(value).tobytes()

@@ -7,6 +7,8 @@ from typing import Any
 
 from torch import Tensor, fx
 
+from .trace import drop_unread
+
 
 def merge_alike(graph: fx.Graph) -> None:
     """Leave of operations that are alike the first. They are functions of their arguments: no trace writes in place."""
@@ -19,7 +21,7 @@ def merge_alike(graph: fx.Graph) -> None:
             node.replace_all_uses_with(first[key])
         else:
             first[key] = node
-    graph.eliminate_dead_code()
+    drop_unread(graph)
 
 
 def _result(node: fx.Node) -> tuple[Hashable, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,12 @@ import torch
 from torch import Tensor
 
 from ..derived import Again, Ledger
+from .evaluation import evaluate
 from .lowering import StepCode
-from .trace import TracedStep
-from .writer import evaluate
+from .trace import CannotCompile, TracedStep
+
+# So near that a step of it has the same form, and so far that its numbers are others.
+_OTHER_STEP_SIZE = 1.0 + 2.0**-6
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class Reading:
 
     @property
     def code(self) -> StepCode:
+        """The code of a step, in C or with the same attributes in Triton."""
         return self.made if isinstance(self.made, StepCode) else self.made.code
 
 
@@ -56,6 +61,23 @@ class Literals:
             return [value if again is None else float(again(step_size)) for value, again in pairs]
         except (ArithmeticError, ValueError):
             return None
+
+
+def literals_by(read: Callable[[float, Reading], Reading], first: Reading) -> Literals:
+    """The numbers of a step, by a second reading with another number of particles, and another step size if it takes
+    one; ``read`` makes that, from the step size and the first."""
+    with suppress(CannotCompile):  # of a step size that makes another step, say one with more terms
+        literals = literals_of(first, read(_OTHER_STEP_SIZE * first.step_size, first))
+        if literals is not None:
+            return literals
+    check_same(first, read(first.step_size, first))
+    return Literals.of_one_step_size(first)
+
+
+def check_same(first: Reading, second: Reading) -> None:
+    """Raise unless two readings, of different numbers of particles, say the same."""
+    if not have_same_numbers(first, second):
+        raise CannotCompile("a step depends on the number of particles")
 
 
 def literals_of(first: Reading, second: Reading) -> Literals | None:

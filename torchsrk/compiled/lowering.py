@@ -15,6 +15,7 @@ import torch
 from torch import fx
 
 from .calls import Call, operation_name
+from .evaluation import nodes_in
 from .indexing import INDEXING
 from .joins import joined
 from .likeness import merge_alike
@@ -25,7 +26,7 @@ from .operations import POINTWISE, Kind, Operand, integer_power, vector
 from .order import ORDER
 from .products import PRODUCTS
 from .sums import SUMS
-from .trace import CannotCompile, TracedStep
+from .trace import CannotCompile, TracedStep, drop_unread
 from .wholes import may_compute
 from .writer import Index, Shape, Value, Writer, count, entries, is_particles
 
@@ -47,11 +48,6 @@ _RULES = {**SUMS, **PRODUCTS, **MATRICES, **ORDER, **MOVES, **INDEXING}
 # What may have whole numbers or conditions for results: they move or choose them, and compute nothing.
 _CHOOSES = {*MOVES, *INDEXING, *ORDER, "where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar"}
 _READS_ONCE = {name for name in SUMS if name.partition(".")[0] in ("sum", "mean", "amax", "amin", "prod", "any", "all")}
-
-_SIGNATURE = """\
-static void step(const Group *group, const int groups, const V t, const REAL *restrict c, const REAL *const *restrict p,
-                 const int64_t *const *restrict q)
-"""
 
 
 @dataclass(frozen=True)
@@ -149,7 +145,7 @@ def _made_here(writer: Writer, nodes: Sequence[fx.Node], inputs: set[fx.Node]) -
 def begin(writer: Writer) -> set[fx.Node]:
     """Name the inputs of a step. What is returned are the nodes that the step makes, so far."""
     graph = writer.traced.module.graph
-    _cut_shapes(graph)
+    cut_shapes(graph)
     if len(graph.nodes) <= _MANY_NODES:  # in a long one the rounds of a loop are to stay alike
         merge_alike(graph)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"][: writer.traced.inputs]
@@ -176,11 +172,10 @@ def lower_one(writer: Writer, node: fx.Node, made_here: set[fx.Node]) -> None:
 def finish(writer: Writer) -> StepCode:
     """The C of all that was written."""
     noise = _noise(writer)
-    statements, workspace = writer.assemble()
+    functions, statements, workspace = writer.assemble()
     inputs = "".join(f" INPUT({name}, noise[{k}])" for k, name in enumerate(noise))
-    unused = ", ".join(f"(void){name}" for name in ("t", "c", "p", "q"))
     before = "\n".join((*sorted(writer.functions), f"#define INPUTS INPUT(x, x){inputs} STORAGE"))
-    source = f"\n{before}\n{_SIGNATURE}{{\n    {unused};\n{statements}}}\n"
+    source = f"\n{before}\n{functions}static void step(ARGUMENTS)\n{{\n    UNUSED\n{statements}}}\n"
     reads = (
         tuple(writer.literals),
         tuple(writer.uniforms),
@@ -210,7 +205,7 @@ def is_of_particles(writer: Writer, node: fx.Node) -> bool:
     return node.op != "placeholder" and any(map(is_particles, writer.shape(node)))
 
 
-def _cut_shapes(graph: fx.Graph) -> None:
+def cut_shapes(graph: fx.Graph) -> None:
     """``full_like(y)`` reads y's shape alone: y itself may be a sum over particles that nothing else needs."""
     for node in graph.nodes:
         name = operation_name(node)
@@ -222,7 +217,7 @@ def _cut_shapes(graph: fx.Graph) -> None:
             node.meta["fill"] = fill
             if not isinstance(fill, fx.Node):
                 node.args, node.kwargs = (), {}
-    graph.eliminate_dead_code()
+    drop_unread(graph)
 
 
 def _output(writer: Writer, node: fx.Node) -> None:
@@ -296,7 +291,7 @@ def _constant(writer: Writer, node: fx.Node, shape: Shape) -> Value:
 
 def _entrywise(writer: Writer, call: Call, name: str, shape: Shape) -> Value:
     rule = POINTWISE[name]
-    if name == "pow.Tensor_Scalar" and _is_small_integer(call["exponent"]):
+    if name == "pow.Tensor_Scalar" and is_small_integer(call["exponent"]):
         base, exponent = writer.value(call["self"]), int(call["exponent"])
         build = lambda index: integer_power(base.operand(index), exponent)  # noqa: E731
         return Value(shape, Kind.VECTOR, lambda index: build(index)[0], base.cost + 1)
@@ -313,7 +308,7 @@ def _entrywise(writer: Writer, call: Call, name: str, shape: Shape) -> Value:
     return Value(shape, entry(["0"] * len(shape))[1], lambda index: entry(index)[0], cost)
 
 
-def _is_small_integer(exponent: object) -> bool:
+def is_small_integer(exponent: object) -> bool:
     return isinstance(exponent, (int, float)) and float(exponent).is_integer() and abs(exponent) <= _LARGEST_POWER
 
 
@@ -330,17 +325,10 @@ def _converted(writer: Writer, call: Call, shape: Shape) -> Value:
 
 def _kept(writer: Writer, node: fx.Node, value: Value) -> Value:
     """Stored, unless it is short and its one reader takes each entry once."""
-    readers = [user for user in node.users for argument in _arguments(user) if argument is node]
+    readers = [user for user in node.users for argument in nodes_in((user.args, user.kwargs)) if argument is node]
     if len(readers) == 1 and value.cost <= _LONGEST_EXPRESSION:
         reader, name = readers[0], operation_name(readers[0])
         is_as_large = name in POINTWISE and count(writer.shape(reader)) == count(value.shape)
         if is_as_large or name in _READS_ONCE or reader.op == "output":
             return value
     return writer.store(value)
-
-
-def _arguments(node: fx.Node) -> list[fx.Node]:
-    """Every node that a node reads, as often as it reads it."""
-    found: list[fx.Node] = []
-    fx.map_arg((node.args, node.kwargs), found.append)
-    return found

@@ -150,7 +150,7 @@ POINTWISE: dict[str, Entrywise] = {
     **_unary(
         {
             **{name: _function(name) for name in _FUNCTIONS},
-            "neg": lambda x: (f"(-{vector(x)})", Kind.VECTOR),
+            **dict.fromkeys(("neg", "_neg_view", "_neg_view_copy"), lambda x: (f"(-{vector(x)})", Kind.VECTOR)),
             "reciprocal": lambda x: (f"(1 / {vector(x)})", Kind.VECTOR),
             "square": lambda x: integer_power(x, 2),
             "rsqrt": lambda x: (f"(1 / v_sqrt({vector(x)}))", Kind.VECTOR),

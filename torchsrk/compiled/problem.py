@@ -18,6 +18,21 @@ from .fingerprint import fingerprint
 _FEW = 4
 
 
+class Form:
+    """Parts that are equal or not as a whole, hashed once however many names a program is looked for under."""
+
+    __slots__ = ("_hash", "_parts")
+
+    def __init__(self, *parts: Hashable) -> None:
+        self._parts, self._hash = parts, hash(parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Form) and self._hash == other._hash and self._parts == other._parts
+
+
 class Key(NamedTuple):
     """What a program depends on.
 
@@ -27,21 +42,35 @@ class Key(NamedTuple):
         tensors: what is in those places now.
     """
 
-    form: Hashable
+    form: Form
     complete: bool
     tensors: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
+class Places:
+    """Whole numbers that are others in every step, and the same for all particles: the rows of a minibatch, say.
+
+    Attributes:
+        shape: of a step's.
+        of: those of the steps from one to another, (steps, *shape).
+    """
+
+    shape: tuple[int, ...]
+    of: Callable[[int, int], Tensor]
+
+
+@dataclass(frozen=True)
 class Problem:
-    """What is compiled: ``step(step_size, state, *normals, t)``, for states like ``state``.
+    """What is compiled: ``step(step_size, state, *normals, t, *places)``, for states like ``state``.
 
     Attributes:
         step: a function of the time that passes in a step and of tensors: states (particles, *members, width), normals
-            (particles, *members, components) for every entry of ``noise``, times their scale, and the time.
+            (particles, *members, components) for every entry of ``noise``, times their scale, the time, and ``places``.
         noise: what a step draws.
         parts: what the step reads, to tell when it is another one. The first of them is what a program is for.
         substeps: how many steps of noise one step reads: normals are those of all of them, side by side.
+        language: what it is compiled by way of, "c" or "triton".
     """
 
     step: Callable[..., Tensor]
@@ -50,6 +79,8 @@ class Problem:
     state: Tensor
     parts: tuple[Any, ...]
     substeps: int = 1
+    places: tuple[Places, ...] = ()
+    language: str = "c"
 
     @property
     def members(self) -> Size:
@@ -66,9 +97,9 @@ class Problem:
         """The step on states (particles, numbers), with normals of that form."""
         if not self.members:
             return self.step(step_size, state, *arguments)
-        *normals, t = arguments
+        normals, others = arguments[: len(self.noise)], arguments[len(self.noise) :]
         apart = [self._of_members(tensor) for tensor in normals]
-        moved = self.step(step_size, state.reshape(-1, *self.members, self.state.shape[-1]), *apart, t)
+        moved = self.step(step_size, state.reshape(-1, *self.members, self.state.shape[-1]), *apart, *others)
         return moved.reshape(-1, self.width)
 
     def _of_members(self, normals: Tensor) -> Tensor:
@@ -76,19 +107,25 @@ class Problem:
         apart = normals.reshape(len(normals), self.substeps, *self.members, -1)
         return apart.movedim(1, -2).flatten(-2)
 
+    def first_places(self) -> list[Tensor]:
+        """Places to try a step with."""
+        return [torch.zeros(drawn.shape, dtype=torch.int64) for drawn in self.places]
+
     @property
     def owner(self) -> Any:
         return self.parts[0]
 
     @property
     def one_by_one(self) -> bool:
-        return self.state.numel() <= _FEW * self.width
+        return self.language == "c" and self.state.numel() <= _FEW * self.width
 
     def key(self) -> Key:
         """What a program for it depends on beside the step size."""
         mark, complete, tensors = fingerprint(*self.parts)
         shape = (*self.members, self.state.shape[-1])
         noise = tuple((draw.stream, draw.components, draw.part) for draw in self.noise)
-        form = (shape, noise, self.substeps, self.state.dtype, self.one_by_one)
+        places = tuple(drawn.shape for drawn in self.places)
+        where = (self.language, self.state.device)
+        form = (shape, noise, self.substeps, self.state.dtype, self.one_by_one, places, where)
         surroundings = (torch.get_default_dtype(), os.environ.get("CC"), os.environ.get("TORCHSRK_CACHE"))
-        return Key((mark, form, surroundings), complete, tensors)
+        return Key(Form(mark, form, surroundings), complete, tensors)

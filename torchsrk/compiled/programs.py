@@ -13,37 +13,35 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
 
 from ..brownian import native
 from ..derived import Ledger
-from . import build, recorded
+from . import build, recorded, triton_steps
 from .build import CannotBuild
 from .fingerprint import number_of
-from .literals import Literals, Reading, have_same_numbers, literals_of
+from .literals import Reading, check_same, literals_by
 from .lowering import StepCode, lower
 from .problem import Key, Problem
-from .steps import CompiledSteps
-from .trace import CannotCompile, OperationCounter, StepFails, TracedStep, reason_of, trace_step
+from .recorded import CannotRecord
+from .steps import CompiledSteps, Program
+from .trace import CannotCompile, OperationCounter, StepFails, TracedStep, collected_later, reason_of, trace_step
 
 # Counts of particles that no dimension of a problem is likely to be a multiple of; steps traced with two must agree.
 _MARKERS = (7907, 7919, 7927, 7933)
-# From so many on, a step is run to be traced: torch's own way takes about a millisecond each, four times over.
-_MANY_OPERATIONS, _MOST_TRACED = 1_000, 8_000
-# So near that a step of it has the same form, and so far that its numbers are others.
-_OTHER_STEP_SIZE = 1.0 + 2.0**-6
+# A step is run to be traced, unless it writes so many numbers and makes few operations: torch's own way makes none, but
+# imports for more than a second, and takes about a millisecond for each operation, four times over.
+_MOST_WRITTEN, _FEW_OPERATIONS, _MOST_TRACED = 1 << 25, 1_000, 8_000
+# As many operations as a step of two particles makes, times this: a trace that makes more loops over its particles.
+_TIMES_MORE = 8
 # A particle's noise for one step, beyond which a tile's is far from fitting any cache.
 _MOST_NORMALS = 1 << 14
-# Seconds: of an eager gradient and its share of the step, for each call and for each number; of compiling.
-_EAGER_CALL, _EAGER_NUMBER, _COMPILING = 40e-6, 2e-9, 1.0
 
 # Takes the pragmas by which the sums of one-by-one steps may be added up in several parts.
 _SIMD = ("-fopenmp-simd",)
@@ -63,7 +61,7 @@ class Found:
         is_due: that, or the step size is another one.
     """
 
-    steps: CompiledSteps
+    steps: Program
     key: Key
     is_other: bool
     is_due: bool
@@ -90,16 +88,16 @@ class _Names:
         form, step_size, tensors = self.form, self.step_size, self.tensors
         return form, (form, step_size), self.of_this, (form, step_size, tensors)
 
-    def of_program(self, steps: CompiledSteps) -> tuple[Hashable, Hashable]:
+    def of_program(self, steps: Program) -> tuple[Hashable, Hashable]:
         """The name of a program for all step sizes that it serves, and its name for this one."""
         form, step_size, tensors = self.form, self.step_size, self.tensors
         return (form, (form, step_size)) if steps.shared else (self.of_this, (form, step_size, tensors))
 
 
-class _Programs(OrderedDict[Hashable, "CompiledSteps | str"]):
+class _Programs(OrderedDict[Hashable, "Program | str"]):
     """Programs, or the reasons why there is none; the least recently used first."""
 
-    def find(self, names: _Names, key: Key) -> CompiledSteps | None:
+    def find(self, names: _Names, key: Key) -> Program | None:
         """A program that serves.
 
         Raises:
@@ -116,7 +114,7 @@ class _Programs(OrderedDict[Hashable, "CompiledSteps | str"]):
                 del self[name]
         return None
 
-    def keep(self, name: Hashable, program: CompiledSteps | str) -> None:
+    def keep(self, name: Hashable, program: Program | str) -> None:
         self[name] = program
         while len(self) > _MOST_KEPT:
             self.popitem(last=False)
@@ -133,7 +131,7 @@ def find(problem: Problem) -> Found:
     Raises:
         CannotCompile: the message says why. It is remembered.
     """
-    check_place(problem.state)
+    check_place(problem)
     with _LOCK:
         key = problem.key()
         steps = _PROGRAMS.find(_Names.of(problem, key), key)
@@ -156,14 +154,17 @@ def forget(problem: Problem, reason: str | None = None) -> None:
             _PROGRAMS.keep(names.of_this, reason)
 
 
-def _made(problem: Problem) -> tuple[CompiledSteps, Key]:
+def _made(problem: Problem) -> tuple[Program, Key]:
     """A program made now and kept, and its key."""
     start = time.perf_counter()
     key = problem.key()
     try:
-        operations = warm_up(problem)
+        work = warm_up(problem)
         key = problem.key()
-        steps = _compile(problem, key, operations)
+        if problem.language == "triton":
+            steps: Program = triton_steps.compile(problem, key, work.operations)
+        else:
+            steps = _compile(problem, key, work)
         if problem.key().form != key.form:
             raise CannotCompile("a step changes the SDE, or what its functions read")
     except CannotCompile as reason:
@@ -180,48 +181,71 @@ def _made(problem: Problem) -> tuple[CompiledSteps, Key]:
     return steps, key
 
 
-def warm_up(problem: Problem) -> int:
-    """Eager steps of two and of three particles, before any trace. Gives the number of their operations.
+class Work(NamedTuple):
+    """What an eager step does: its operations, and the numbers that they write for a particle."""
+
+    operations: int
+    numbers: int
+
+
+def warm_up(problem: Problem) -> Work:
+    """Eager steps of two and of three particles, before any trace. Gives what they do.
 
     So what the SDE's code keeps for later (a distribution's Cholesky factor, say) is kept with its data: tracing has
     none. And code that loops over particles, as vmap does where it has no better way, is found out before it loops over
-    as many as a trace has.
+    as many as a trace has; of a step so long that a second one takes its time, by the trace, which ends when it makes
+    many times the operations.
     """
-    _, *operations = [_operations(problem, particles) for particles in (2, 2, 3)]  # the first fills what is kept
-    if operations[0] != operations[1]:
+    two = _work(problem, 2)
+    if two.operations > _MOST_TRACED:
+        return two
+    three = _work(problem, 3)
+    if two.operations != three.operations:
+        two = _work(problem, 2)  # the first step of all may have filled what is kept
+    if two.operations != three.operations:
         raise CannotCompile("a step loops over its particles")
-    return operations[0]
+    return Work(two.operations, three.numbers - two.numbers)
 
 
-def _operations(problem: Problem, particles: int) -> int:
-    """How many operations an eager step makes."""
+def _work(problem: Problem, particles: int) -> Work:
+    """What an eager step of so many particles does."""
     row = problem.state if problem.state.ndim == 1 else problem.state[0]
     x = row.expand(particles, *row.shape).clone()
     normals = [x.new_zeros(*x.shape[:-1], problem.substeps * draw.components) for draw in problem.noise]
     try:
         with torch.no_grad(), OperationCounter() as counter:
-            problem.step(problem.step_size, x, *normals, 0.0)
+            problem.step(problem.step_size, x, *normals, 0.0, *problem.first_places())
     except Exception as error:  # the user's own, as a rule, which the run will raise again
         raise StepFails(f"a step of {particles} particles fails: {reason_of(error)}") from error
-    return counter.operations
+    return Work(counter.operations, counter.numbers)
 
 
-def check_place(state: Tensor) -> None:
-    if state.device.type != "cpu":
-        raise CannotCompile(f"compiled steps run on the CPU and the state is on {state.device}")
+def check_place(problem: Problem) -> None:
+    if problem.language == "triton":
+        return triton_steps.check_place(problem.state)
+    if problem.state.device.type != "cpu":
+        raise CannotCompile(f"C runs on the CPU and the state is on {problem.state.device}")
     if native.library() is None:
         raise CannotCompile("the noise kernel was not built, for want of a C compiler")
 
 
-def compiling_pays(gradients: int, numbers: int) -> bool:
-    """Whether so many gradients of states of so many numbers would take longer eagerly than compiling does."""
-    return gradients * (_EAGER_CALL + _EAGER_NUMBER * numbers) > _COMPILING
+def _compile(problem: Problem, key: Key, work: Work) -> Program:
+    """The problem's program, from a trace by running the step if that will do, else from one of torch's own."""
+    if work.operations > _FEW_OPERATIONS or recorded.MARKERS[0] * work.numbers <= _MOST_WRITTEN:
+        try:
+            return _compiled(problem, key, is_run=True, most=_TIMES_MORE * max(_MOST_TRACED, work.operations))
+        except CannotBuild:
+            raise
+        except CannotCompile as reason:
+            if work.operations > (_MOST_TRACED if isinstance(reason, CannotRecord) else _FEW_OPERATIONS):
+                raise
+    return _compiled(problem, key, is_run=False)
 
 
-def _compile(problem: Problem, key: Key, operations: int) -> CompiledSteps:
-    way = Way(problem.flat_step, problem.width, partial(lower, one_by_one=problem.one_by_one), operations)
+def _compiled(problem: Problem, key: Key, is_run: bool, most: int = recorded.MOST_OPERATIONS) -> Program:
+    way = Way(problem.flat_step, problem.width, partial(lower, one_by_one=problem.one_by_one), is_run, most)
     first = way.read(problem, problem.step_size)
-    literals = _literals(problem, way, first)
+    literals = literals_by(partial(way.read, problem), first)
     library = load(program_of(first.code, problem))
     return CompiledSteps(first.code, library, first.traced, literals, problem, key)
 
@@ -233,13 +257,15 @@ class Way:
     Attributes:
         step: a function of the step size, states of ``width`` numbers, normals and the time.
         lowering: from a trace to what has the C in it: a StepCode, or something whose ``code`` is one.
-        operations: that an eager step makes.
+        is_run: the step is run to be traced: see recorder.py.
+        most: operations in such a trace.
     """
 
     step: Callable[..., Any]
     width: int
     lowering: Callable[[TracedStep], Any]
-    operations: int = 0
+    is_run: bool = False
+    most: int = recorded.MOST_OPERATIONS
 
     def read(self, problem: Problem, step_size: float, after: Reading | None = None) -> Reading:
         """The step with the first of the numbers of particles that no dimension is a multiple of; with another one than
@@ -251,27 +277,25 @@ class Way:
         for number in range(0 if after is None else after.number + 1, len(_MARKERS)):
             ledger = Ledger()
             step = partial(self.step, ledger.step_size(step_size))
-            traced = self._traced(problem, step, normals, number)
-            sizes = (self.width, *(size for tensor in traced.constants for size in tensor.shape))
-            if all(size % traced.particles or not size for size in sizes):
-                return Reading(traced, self._lowered(traced), ledger, step_size, number)
+            with collected_later():
+                traced = self._traced(problem, step, normals, number)
+                sizes = (self.width, *(size for tensor in traced.constants for size in tensor.shape))
+                if all(size % traced.particles or not size for size in sizes):
+                    return Reading(traced, self._lowered(traced), ledger, step_size, number)
         raise CannotCompile("a step depends on the number of particles")
 
     def read_twice(self, problem: Problem) -> Reading:
         """The step at the problem's step size, if it is the same for any number of particles."""
         first = self.read(problem, problem.step_size)
-        _check_same(first, self.read(problem, problem.step_size, first))
+        check_same(first, self.read(problem, problem.step_size, first))
         return first
 
     def _traced(self, problem: Problem, step: Callable[..., Any], normals: Sequence[int], number: int) -> TracedStep:
-        if self.operations > _MANY_OPERATIONS:
+        places = problem.first_places()
+        if self.is_run:
             row = problem.state.reshape(-1, self.width)[0]
-            try:
-                return recorded.record_step(step, normals, row, recorded.MARKERS[number])
-            except CannotCompile:
-                if self.operations > _MOST_TRACED:
-                    raise  # torch's own way takes more steps, and far more time
-        return trace_step(step, normals, self.width, problem.state.dtype, _MARKERS[number])
+            return recorded.record_step(step, normals, row, recorded.MARKERS[number], places, self.most)
+        return trace_step(step, normals, self.width, problem.state.dtype, _MARKERS[number], places)
 
     def _lowered(self, traced: TracedStep) -> Any:
         try:
@@ -281,21 +305,6 @@ class Way:
         except Exception as error:  # a graph that this compiler was not made for must not cost the user the run
             reason = f"{type(error).__name__}: {reason_of(error)}"
             raise CannotCompile(f"a step has an unexpected form ({reason})") from error
-
-
-def _literals(problem: Problem, way: Way, first: Reading) -> Literals:
-    """The numbers of a step, by a trace with another number of particles, and another step size if it takes one."""
-    with suppress(CannotCompile):  # of a step size that makes another step, say one with more terms
-        literals = literals_of(first, way.read(problem, _OTHER_STEP_SIZE * problem.step_size, first))
-        if literals is not None:
-            return literals
-    _check_same(first, way.read(problem, problem.step_size, first))
-    return Literals.of_one_step_size(first)
-
-
-def _check_same(first: Reading, second: Reading) -> None:
-    if not have_same_numbers(first, second):
-        raise CannotCompile("a step depends on the number of particles")
 
 
 def load(program: str) -> ctypes.CDLL:

@@ -1,4 +1,4 @@
-"""Steps of many operations, as a loop over a long series makes them: traced by running them."""
+"""Steps traced by running them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, fx
 
-from .recorder import ReadsValues, record
+from .complexes import has_complex
+from .recorder import ReadsValues, WritesElsewhere, record
 from .trace import (
     VALUES_DECIDE,
     CannotCompile,
@@ -16,6 +17,7 @@ from .trace import (
     Watch,
     check_repeatable,
     decompositions,
+    drop_unread,
     reason_of,
     tracing,
     writes,
@@ -23,12 +25,23 @@ from .trace import (
 
 # Counts of particles for tensors with data: as in trace_step, the number marks the particles' dimension.
 MARKERS = (197, 211, 223, 227)
-_MOST_OPERATIONS = 250_000
+MOST_OPERATIONS = 250_000
 
 
-def record_step(step: Callable[..., Tensor], normals: Sequence[int], row: Tensor, particles: int) -> TracedStep:
-    """As trace_step, at particles that are all where ``row`` is, and without noise."""
-    watch = Watch(_MOST_OPERATIONS)
+class CannotRecord(CannotCompile):
+    """A step can't be traced by running it: torch's own tracer may be able to."""
+
+
+def record_step(
+    step: Callable[..., Tensor],
+    normals: Sequence[int],
+    row: Tensor,
+    particles: int,
+    places: Sequence[Tensor] = (),
+    most_operations: int = MOST_OPERATIONS,
+) -> TracedStep:
+    """As trace_step, at particles that are all where ``row`` is, and without noise; of so many operations at most."""
+    watch = Watch(min(most_operations, MOST_OPERATIONS))
 
     def watched(state: Tensor, *arguments: Tensor) -> Tensor:
         with torch.no_grad(), watch:
@@ -40,27 +53,27 @@ def record_step(step: Callable[..., Tensor], normals: Sequence[int], row: Tensor
     examples.append(row.new_zeros(()))
     try:
         with tracing():
-            graph, constants = record(watched, examples, decompositions())
-            _drop_unread(graph)
+            graph, read = record(watched, [*examples, *places], decompositions())
+            constants = [*places, *read]
+            drop_unread(graph)
             if any(map(writes, graph.nodes)):
                 graph, constants = _without_writes(graph, [*examples, *constants], len(examples))
     except CannotCompile:
         raise
     except ReadsValues as error:
-        raise CannotCompile(f"tracing a step failed: {VALUES_DECIDE}") from error
+        raise CannotRecord(f"tracing a step failed: {VALUES_DECIDE}") from error
+    except WritesElsewhere as error:
+        raise CannotRecord("a step writes to a tensor that it did not make") from error
     except Exception as error:  # the user's own, or torch's
-        raise CannotCompile(f"tracing a step failed: {reason_of(error)}") from error
+        raise CannotRecord(f"tracing a step failed: {reason_of(error)}") from error
+    if has_complex(graph):
+        raise CannotRecord("a step computes with complex numbers, which are made real in a trace by torch alone")
     if any(map(writes, graph.nodes)):
-        raise CannotCompile("a step writes to a tensor that it did not make")
+        raise CannotRecord("a step writes to a tensor that it did not make")
     module = _Held(graph)
     check_repeatable(module)  # type: ignore[arg-type]
-    return TracedStep(module, particles, len(examples), tuple(constants), tuple(watch.reads))  # type: ignore[arg-type]
-
-
-def _drop_unread(graph: fx.Graph) -> None:
-    for node in reversed(graph.nodes):
-        if node.op == "call_function" and not node.users and not writes(node):
-            graph.erase_node(node)
+    given = (len(examples), tuple(constants), tuple(watch.reads), len(places))
+    return TracedStep(module, particles, *given)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -77,8 +90,8 @@ def _without_writes(graph: fx.Graph, given: list[Tensor], inputs: int) -> tuple[
     with torch.no_grad():
         pure, more = record(written_out, given, decompositions())
     if more:
-        raise CannotCompile("a step writes to a tensor that it did not make")
-    _drop_unread(pure)
+        raise CannotRecord("a step writes to a tensor that it did not make")
+    drop_unread(pure)
     if any("as_strided" in str(node.target) for node in pure.nodes):  # torch's own way does without
-        raise CannotCompile("a step writes to parts of a tensor in a way that has no C form here")
+        raise CannotRecord("a step writes to parts of a tensor in a way that has no C form here")
     return pure, given[inputs:]

@@ -1,18 +1,19 @@
-"""The graph of a function of tensors, by running it: the quick way, for steps of thousands of operations.
+"""The graph of a function of tensors, by running it: the quick way.
 
-torch's own tracer takes about a millisecond an operation, on tensors without data. Here tensors have data, of a few
-hundred particles, and every operation is noted as it runs. What the function would do otherwise at other values is not
-seen by running it, so a function that looks at the value of anything it computes is refused.
+torch's own tracer imports its compiler, and takes about a millisecond an operation, on tensors without data. Here
+tensors have data, of a few hundred particles, and every operation is noted as it runs. What the function would do
+otherwise at other values is not seen by running it, so a function that looks at the value of anything it computes is
+refused.
 """
 
 from __future__ import annotations
 
-import gc
 import itertools
 import operator
+import weakref
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
@@ -27,6 +28,10 @@ class ReadsValues(Exception):
     """What a function does depends on the value of a tensor it has computed."""
 
 
+class WritesElsewhere(Exception):
+    """A function writes to a tensor that it has not made."""
+
+
 def record(
     function: Callable[..., Any], inputs: Sequence[Tensor], decompositions: dict[Any, Callable[..., Any]]
 ) -> tuple[fx.Graph, list[Tensor]]:
@@ -34,17 +39,12 @@ def record(
 
     Raises:
         ReadsValues: the function looks at values.
+        WritesElsewhere: it is about to write to what it has not made.
     """
     recorder = _Recorder(decompositions)
     given = [recorder.input(tensor) for tensor in inputs]
-    collects = gc.isenabled()
-    gc.disable()  # nothing that is noted is garbage, and to look through it all takes as long as to note it
-    try:
-        with recorder:
-            result = function(*given)
-    finally:
-        if collects:
-            gc.enable()
+    with recorder:
+        result = function(*given)
     recorder.graph.output(recorder.node(result))
     return recorder.graph, recorder.constants
 
@@ -52,6 +52,17 @@ def record(
 def is_recorded(value: Tensor) -> bool:
     """Whether a recorder made the tensor."""
     return hasattr(value, _MARK)
+
+
+class _Facts(NamedTuple):
+    """What there is to know of an operation. To ask torch every time would take longer than to run it."""
+
+    decomposition: Callable[..., Any] | None
+    looks_at_values: bool
+    written: tuple[tuple[int, str], ...]  # the places and names of arguments that it writes to
+
+
+_set_args, _set_kwargs = fx.Node.args.fset, fx.Node.kwargs.fset  # type: ignore[attr-defined]
 
 
 class _Recorder(TorchDispatchMode):
@@ -63,8 +74,8 @@ class _Recorder(TorchDispatchMode):
         self._constant_nodes: dict[int, fx.Node] = {}
         self._last_input: fx.Node | None = None
         self._numbers = itertools.count()
-        self._tensors_on: dict[int, int] = {}  # a storage: more than one are views of one another
-        self._known: dict[Any, Callable[..., Any] | None] = {}
+        self._made_on: dict[int, list[weakref.ref[Tensor]]] = {}  # a storage: more than one are views of one another
+        self._known: dict[Any, _Facts] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -82,6 +93,8 @@ class _Recorder(TorchDispatchMode):
         if recorder is self:
             return node  # type: ignore[return-value]
         if id(tensor) not in self._constant_nodes:
+            if self._is_in_memory_of_another(tensor):  # by ``data``, say, which no mode sees
+                raise ReadsValues
             assert self._last_input is not None
             with self.graph.inserting_after(self._last_input):
                 self._last_input = self.graph.placeholder(f"constant_{len(self.constants)}")
@@ -92,41 +105,62 @@ class _Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        decomposition = self._decomposition(function)
-        if decomposition is not None:
+        facts = self._facts_of(function)
+        if facts.decomposition is not None:
             with self:
-                made = decomposition(*args, **kwargs)
+                made = facts.decomposition(*args, **kwargs)
             if made is not NotImplemented:
                 return made
-        if function.tags and not _BY_VALUE.isdisjoint(function.tags) and self._reads_recorded(args, kwargs):
+        if facts.looks_at_values and self._reads_recorded(args, kwargs):
             raise ReadsValues
+        if facts.written and not self._has_made_all(facts.written, args, kwargs):
+            raise WritesElsewhere
         node_args = tuple(map(self._as_node, args))
         node_kwargs = {name: self._as_node(value) for name, value in kwargs.items()}
         made = function(*args, **kwargs)
         made = made.clone() if isinstance(made, Tensor) and made._is_zerotensor() else made
         target = function
-        if function._schema.is_mutable:
+        if facts.written:
             pure = _without_writing(function)
             tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
             same = all(tensor.dtype == args[0].dtype for tensor in tensors)
             if pure is not None and made is args[0] and same and self._is_alone(made):
                 target = pure
-                delattr(made, _MARK)  # from here on, it is what this operation makes
-        node = self.graph.create_node("call_function", target, name=f"o{next(self._numbers)}")
-        node.args, node.kwargs = node_args, node_kwargs  # later: given at once, they are searched for symbols
-        self._note(node, made)
+        node = self._node(target, node_args, node_kwargs)
+        if target is function:
+            self._note(node, made)
+        else:
+            self._made(node, made)  # from here on, it is what this operation makes
         return made
 
-    def _decomposition(self, function: Any) -> Callable[..., Any] | None:
-        if function not in self._known:
+    def _node(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+        """A new one. Arguments that it is made with are searched for symbols, and those that are assigned to it have it
+        looked up in its graph: each takes longer than all the rest."""
+        node = self.graph.create_node("call_function", target, name=f"o{next(self._numbers)}")
+        _set_args(node, args)
+        if kwargs:
+            _set_kwargs(node, kwargs)
+        return node
+
+    def _facts_of(self, function: Any) -> _Facts:
+        known = self._known.get(function)
+        if known is None:
             composed = function.decompose if function._can_decompose() else None
-            self._known[function] = self._decompositions.get(function, composed)
-        return self._known[function]
+            decomposition = self._decompositions.get(function, composed)
+            looks_at_values = not _BY_VALUE.isdisjoint(function.tags)
+            known = self._known[function] = _Facts(decomposition, looks_at_values, _written(function))
+        return known
 
     def _is_alone(self, tensor: Tensor) -> bool:
         """Whether the tensor was made here and shares its memory with none that was."""
         is_own = getattr(tensor, _MARK, (None,))[0] is self
-        return is_own and self._tensors_on.get(tensor.untyped_storage()._cdata, 0) == 1
+        return is_own and len(self._made_on.get(tensor.untyped_storage()._cdata, ())) == 1
+
+    def _is_in_memory_of_another(self, tensor: Tensor) -> bool:
+        """Whether a tensor that nothing here has made shares its memory with one that was."""
+        storage = tensor.untyped_storage()._cdata
+        held = (ref() for ref in self._made_on.get(storage, ()))
+        return any(other is not None and other.untyped_storage()._cdata == storage for other in held)
 
     def _as_node(self, value: Any) -> Any:
         if isinstance(value, Tensor):
@@ -135,6 +169,10 @@ class _Recorder(TorchDispatchMode):
 
     def _reads_recorded(self, args: Any, kwargs: Any) -> bool:
         return any(isinstance(leaf, Tensor) and is_recorded(leaf) for leaf in tree_leaves((args, kwargs)))
+
+    def _has_made_all(self, written: tuple[tuple[int, str], ...], args: Any, kwargs: Any) -> bool:
+        targets = [args[place] if place < len(args) else kwargs.get(name) for place, name in written]
+        return all(getattr(t, _MARK, (None,))[0] is self for t in tree_leaves(targets) if isinstance(t, Tensor))
 
     def _note(self, node: fx.Node, made: Any) -> None:
         if isinstance(made, Tensor):
@@ -146,15 +184,21 @@ class _Recorder(TorchDispatchMode):
             node.meta["val"] = None
             for place, part in enumerate(made):
                 if isinstance(part, Tensor):
-                    self._made(self.graph.call_function(operator.getitem, (node, place)), part)
+                    self._made(self._node(operator.getitem, (node, place), {}), part)
 
     def _made(self, node: fx.Node, tensor: Tensor) -> fx.Node:
         node.meta["val"] = _form(tensor)
-        if not hasattr(tensor, _MARK):
+        attributes = tensor.__dict__
+        if _MARK not in attributes:
             storage = tensor.untyped_storage()._cdata
-            self._tensors_on[storage] = self._tensors_on.get(storage, 0) + 1
-        setattr(tensor, _MARK, (self, node))
+            self._made_on.setdefault(storage, []).append(weakref.ref(tensor))
+        attributes[_MARK] = self, node
         return node
+
+
+def _written(function: Any) -> tuple[tuple[int, str], ...]:
+    arguments = enumerate(function._schema.arguments)
+    return tuple((place, a.name) for place, a in arguments if a.alias_info is not None and a.alias_info.is_write)
 
 
 @cache

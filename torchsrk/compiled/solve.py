@@ -84,22 +84,21 @@ class CompiledSolve:
         """Whether the numbers that steps read out of tensors are still what they were."""
         return self.forward.is_current(self.key) and self.back.is_current(self.key)
 
-    def advance(self, states: Tensor, times: Tensor, seed: int, first_step: int) -> None:
+    def advance(self, states: Tensor, **where: Any) -> None:
         """Fill states (steps + 1, particles, width) from the first of them on."""
-        self._run(self.forward, states, times, seed, first_step)
+        self._run(self.forward, states, **where)
 
-    def step_back(
-        self, states: Tensor, slope: Tensor, slopes: Tensor, reports: Tensor, times: Tensor, seed: int, first_step: int
-    ) -> Tensor:
+    def step_back(self, states: Tensor, slope: Tensor, slopes: Tensor, reports: Tensor, **where: Any) -> Tensor:
         """Take the slope of the last state, (particles, width), to that of the first, and return sums over all steps.
 
         Args:
             slopes: (reported, particles, width), added to the slope where ``reports`` says: of each step, the number of
                 the slope of the state after it, or -1.
+            where: the times of the steps, the seed, and the numbers of the first step and of the first particle.
         """
         totals = torch.zeros(SLOTS, max(1, self.adjoint.totals), dtype=torch.float64)
-        more = {"slope": slope, "slopes": slopes, "reports": reports, "totals": totals}
-        self._run(self.back, states, times, seed, first_step, **more)
+        more: dict[str, Any] = {"slope": slope, "slopes": slopes, "reports": reports, "totals": totals}
+        self._run(self.back, states, **where, **more)
         return totals
 
     def gradients(self, totals: Tensor, dtype: torch.dtype) -> list[Tensor]:
@@ -111,9 +110,17 @@ class CompiledSolve:
         return self.back.constants(self.key)
 
     def _run(
-        self, program: CompiledSteps, states: Tensor, times: Tensor, seed: int, first_step: int, **more: Tensor
+        self,
+        program: CompiledSteps,
+        states: Tensor,
+        *,
+        times: Tensor,
+        seed: int,
+        first_step: int,
+        first_particle: int,
+        **more: Tensor,
     ) -> None:
-        bound = program.bind(self.setting, self.key, seed, 0, 1)
+        bound = program.bind(self.setting, self.key, seed, first_particle, 1)
         shared = ("scales", "literals", "uniforms", "tables", "draw", "seed", "first_particle")
         run = _Solve(
             states=states.data_ptr(),
@@ -172,7 +179,7 @@ def _remembered(problem: Problem, kept: _Kept) -> tuple[Hashable, CompiledSolve]
     start = time.perf_counter()
     key = problem.key()
     try:
-        check_place(problem.state)
+        check_place(problem)
         if problem.state.ndim != 2:
             raise CannotCompile(f"the state has shape {tuple(problem.state.shape)}, and not (particles, dim)")
         warm_up(problem)

@@ -131,20 +131,31 @@ class _Loop:
         return comment + body
 
 
-def assembled(statements: Sequence[Statement], names: Names, hint: str) -> tuple[str, int]:
-    """The statements as C, and the vectors of storage they use. ``hint`` stands before an innermost loop.
+def assembled(statements: Sequence[Statement], names: Names, hint: str) -> tuple[str, str, int]:
+    """Functions, the C of the statements that calls them, and the vectors of storage they use. ``hint`` stands before
+    an innermost loop.
 
-    Between statements that take on all groups of a tile, the C is in sections for one group: see groups.h.
+    Between statements that take on all groups of a tile, the C is in sections for one group: see groups.h. Each of
+    several is a function, so that the constants of its loops stay in registers: kept from one section to another, the
+    calls between them would send them to memory.
     """
     statements = _without_last_copy(statements, names)
     names.variables |= _numbers(statements)
     loops = list(_loops(statements, names))
     names.variables |= _read_within(loops)
     places, size = _storage(loops, names)
-    lines = []
-    for _, section in groupby(loops, key=lambda loop: loop.section):
-        lines.append(_section(list(section), names, places, hint))
-    return "".join(lines), size
+    sections = [list(section) for _, section in groupby(loops, key=lambda loop: loop.section)]
+    functions, lines = "", ""
+    for number, section in enumerate(sections):
+        text, across = _section(section, names, places, hint), section[0].statements[0].across
+        if across:
+            lines += f"    {{\n    EVERY_GROUP\n{text}    {across}\n    }}\n"
+        elif len(sections) == 1:
+            lines += text
+        else:
+            functions += f"SECTION(section_{number})\n{{\n    UNUSED\n{text}}}\n"
+            lines += f"    section_{number}(GIVEN);\n"
+    return functions, lines, size
 
 
 class Body:
@@ -176,9 +187,7 @@ def _section(loops: Sequence[_Loop], names: Names, places: dict[str, int], hint:
     )
     pointers = "".join(f"        V *const {name} = work + {places[name]};\n" for name in met)
     body = "".join(f"        {loop.text(names, hint)}\n" for loop in loops)
-    each = f"    EACH_GROUP {{\n        INPUTS\n{pointers}{body}    }}\n"
-    across = loops[0].statements[0].across
-    return f"    {{\n    EVERY_GROUP\n{each}    {across}\n    }}\n" if across else each
+    return f"    EACH_GROUP {{\n        INPUTS\n{pointers}{body}    }}\n"
 
 
 def _storage(loops: Sequence[_Loop], names: Names) -> tuple[dict[str, int], int]:

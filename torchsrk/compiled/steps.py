@@ -5,21 +5,23 @@ from __future__ import annotations
 import ctypes
 import math
 import time
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, fx
 
 from ..brownian import native
+from .evaluation import Evaluation
 from .literals import Literals
 from .lowering import StepCode
+from .moving import Moving, pointers
 from .problem import Key, Problem
 from .trace import CannotCompile, TracedStep
-from .writer import evaluate
 
 # Starting a second thread costs about as long as this many normals and their share of a step.
 _NUMBERS_PER_THREAD = 1 << 17
@@ -44,12 +46,14 @@ class _Run(ctypes.Structure):
         ("literals", ctypes.c_void_p),
         ("uniforms", ctypes.c_void_p),
         ("tables", ctypes.c_void_p),
+        ("uniforms_apart", ctypes.c_int64),
+        ("tables_apart", ctypes.c_int64),
         ("draw", ctypes.c_void_p),
     )
 
 
-class CompiledSteps:
-    """Steps as one C function.
+class Program(ABC):
+    """Steps as one function.
 
     The numbers are those of the eager step up to rounding, and the same bits whatever the number of threads, the way a
     run is cut into calls or, from five particles on, the batch.
@@ -61,18 +65,11 @@ class CompiledSteps:
         checks: when it was last held against eager steps.
     """
 
-    def __init__(
-        self,
-        code: StepCode,
-        library: ctypes.CDLL,
-        traced: TracedStep,
-        literals: Literals,
-        problem: Problem,
-        key: Key,
-    ) -> None:
-        self._code, self.library, self._literals = code, library, literals
+    def __init__(self, code: Any, traced: TracedStep, literals: Literals, problem: Problem, key: Key) -> None:
+        self._code, self._literals = code, literals
         self._width, self._members = problem.width, math.prod(problem.members)
-        self._constants = [_Source.of(tensor, key) for tensor in traced.constants]
+        self.dtype = problem.state.dtype
+        self._constants = [_Source.of(tensor, key) for tensor in traced.constants[traced.places :]]
         self._reads = [(_Source.of(tensor, key), then) for tensor, then in traced.reads]
         self.traced = replace(traced, constants=(), reads=())
         self.shared = all(source.place is not None for source in (*self._constants, *(s for s, _ in self._reads)))
@@ -81,7 +78,7 @@ class CompiledSteps:
     @property
     def longest_sum(self) -> int:
         """The most terms that any sum of the step adds up."""
-        return self._code.longest_sum
+        return int(self._code.longest_sum)
 
     def constants(self, key: Key) -> list[Tensor]:
         """The tensors that it reads."""
@@ -93,8 +90,8 @@ class CompiledSteps:
 
     @property
     def source(self) -> str:
-        """The C of a step."""
-        return self._code.source
+        """The step as it is compiled."""
+        return str(self._code.source)
 
     @property
     def graph(self) -> fx.Graph:
@@ -102,9 +99,9 @@ class CompiledSteps:
         return self.traced.module.graph
 
     @property
+    @abstractmethod
     def path(self) -> str:
-        """Where all of the C is kept."""
-        return str(Path(self.library._name).with_suffix(".c"))
+        """Where all of the source is kept."""
 
     @property
     def any_step_size(self) -> bool:
@@ -115,16 +112,54 @@ class CompiledSteps:
         """Whether its numbers are known for a step size."""
         return not self.any_step_size or self._literals.at(step_size) is not None
 
-    def bind(self, problem: Problem, key: Key, seed: int, first_particle: int, threads: int) -> BoundSteps:
+    @abstractmethod
+    def bind(self, problem: Problem, key: Key, seed: int, first_particle: int, threads: int) -> Bound:
         """Ready to run: what does not depend on the state is computed here, from the parameters as they are now."""
+
+
+class Bound(Protocol):
+    """Compiled steps with their parameters and seed."""
+
+    def advance(self, source: Tensor, out: Tensor, first: int, last: int, row: int = 0) -> None:
+        """Write to ``out`` the contiguous states ``source`` of step ``first``, taken to step ``last``.
+
+        ``row`` is the number of the first of them in the batch.
+        """
+
+    def advance_rows(self, x: Tensor, row: int, *, first: int, last: int) -> Tensor:
+        """The same for rows from ``row`` on, as a new tensor."""
+
+
+class CompiledSteps(Program):
+    """Steps as one C function."""
+
+    def __init__(
+        self,
+        code: StepCode,
+        library: ctypes.CDLL,
+        traced: TracedStep,
+        literals: Literals,
+        problem: Problem,
+        key: Key,
+    ) -> None:
+        super().__init__(code, traced, literals, problem, key)
+        self.library = library
+        self._nodes = (*code.uniforms, *code.tables, *code.checks)
+        self._evaluation = Evaluation(self.traced, self._nodes)
+
+    @property
+    def path(self) -> str:
+        return str(Path(self.library._name).with_suffix(".c"))
+
+    def bind(self, problem: Problem, key: Key, seed: int, first_particle: int, threads: int) -> BoundSteps:
         like = problem.state
         literals = torch.tensor(self._literals.at(problem.step_size) or [0.0], dtype=torch.float64).to(like.dtype)
-        nodes = (*self._code.uniforms, *self._code.tables, *self._code.checks)
-        values = evaluate(self.traced, nodes, self.constants(key))
+        constants = [*problem.first_places(), *self.constants(key)]
+        values = self._evaluation(constants)
         uniforms = [torch.as_tensor(v).to(like.dtype).contiguous() for v in values[: len(self._code.uniforms)]]
         places = values[len(self._code.uniforms) :][: len(self._code.tables)]
         tables = [v.to(torch.int64).contiguous() for v in places]
-        self._check_places(tables, like.dtype)
+        self._check_places(tables)
         scales = torch.tensor([source.scale for source in problem.noise], dtype=torch.float64)
         uniform_pointers, table_pointers = _pointers(uniforms), _pointers(tables)
         run = _Run(
@@ -138,16 +173,37 @@ class CompiledSteps:
             draw=_draw(),
         )
         alive = (literals, uniforms, uniform_pointers, tables, table_pointers, scales)
-        return BoundSteps(self.library, run, self._width, self._members, threads, alive)
+        bound = BoundSteps(self.library, run, self._width, self._members, threads, alive)
+        if problem.places:
+            moving = Moving(self.traced, self._nodes, problem.places, self.constants(key))
+            bound.ready = partial(self._ready, moving, run, uniforms, tables)
+            bound.spans = moving.spans
+        return bound
 
-    def _check_places(self, tables: Sequence[Tensor], dtype: torch.dtype) -> None:
+    def _ready(
+        self, moving: Moving, run: _Run, uniforms: Sequence[Tensor], tables: Sequence[Tensor], first: int, last: int
+    ) -> Any:
+        """Point a run to what its steps from one to another read, which is returned to be kept until then."""
+        made, code = moving.made(first, last), self._code
+        dtypes = {**dict.fromkeys(code.uniforms, self.dtype), **dict.fromkeys(code.tables, torch.int64)}
+        made = {node: made[node].to(dtype).contiguous() for node, dtype in dtypes.items() if node in made}
+        try:
+            self._check_places([made.get(node, fixed) for node, fixed in zip(code.tables, tables, strict=True)])
+        except CannotCompile as error:
+            raise IndexError(f"steps {first} to {last}: {error}") from error
+        found = [pointers(*of, made, last - first) for of in ((code.uniforms, uniforms), (code.tables, tables))]
+        run.uniforms, run.tables = (of.data_ptr() for of in found)
+        run.uniforms_apart, run.tables_apart = len(uniforms), len(tables)
+        return found, made
+
+    def _check_places(self, tables: Sequence[Tensor]) -> None:
         """No place that reaches C is out of bounds. Eagerly torch itself says which one is."""
         for number, size, from_the_end in self._code.bounds:
             places = tables[number]
             if places.numel() and not -size * from_the_end <= int(places.min()) <= int(places.max()) < size:
                 raise CannotCompile(f"a step indexes out of the bounds of a dimension of size {size}")
-        if any(table.numel() and int(table.abs().max()) > _EXACT[dtype] for table in tables):
-            raise CannotCompile(f"a step in {dtype} reads whole numbers beyond {_EXACT[dtype]}")
+        if any(table.numel() and int(table.abs().max()) > _EXACT[self.dtype] for table in tables):
+            raise CannotCompile(f"a step in {self.dtype} reads whole numbers beyond {_EXACT[self.dtype]}")
 
 
 @dataclass(frozen=True)
@@ -205,12 +261,19 @@ def _pointers(tensors: Sequence[Tensor]) -> Any:
 
 
 class BoundSteps:
-    """Compiled steps with their parameters and seed; ``alive`` holds what ``run`` points to."""
+    """Compiled steps with their parameters and seed; ``alive`` holds what ``run`` points to.
+
+    Attributes:
+        spans: steps from one to another as those that are made one after another.
+        ready: called with a span before it is made; what it returns is kept until then.
+    """
 
     def __init__(self, library: ctypes.CDLL, run: _Run, width: int, members: int, threads: int, alive: Any) -> None:
         self._library, self.run, self._threads, self._alive = library, run, threads, alive
         self._width, self._members = width, members
         self._first_particle = int(run.first_particle)
+        self.spans: Callable[[int, int], Iterator[tuple[int, int]]] = _all_at_once
+        self.ready: Callable[[int, int], Any] = _nothing
 
     def advance(self, source: Tensor, out: Tensor, first: int, last: int, row: int = 0) -> None:
         """Write to ``out`` the contiguous states ``source`` of step ``first``, taken to step ``last``.
@@ -218,16 +281,26 @@ class BoundSteps:
         ``row`` is the number of the first of them in the batch.
         """
         run = self.run
-        run.source, run.out = source.data_ptr(), out.data_ptr()
         run.first_particle = self._first_particle + row * self._members
-        run.particles, run.steps, run.first_step = source.numel() // self._width, last - first, first
-        work = source.numel() * (last - first)
-        threads = min(self._threads, 1 + work // _NUMBERS_PER_THREAD)
-        if self._library.torchsrk_run(ctypes.addressof(run), threads):
-            raise MemoryError("no memory for the workspace of a compiled step")
+        run.source, run.out, run.particles = source.data_ptr(), out.data_ptr(), source.numel() // self._width
+        for start, stop in self.spans(first, last):
+            run.steps, run.first_step = stop - start, start
+            alive = self.ready(start, stop)
+            threads = min(self._threads, 1 + source.numel() * (stop - start) // _NUMBERS_PER_THREAD)
+            if self._library.torchsrk_run(ctypes.addressof(run), threads):
+                raise MemoryError("no memory for the workspace of a compiled step")
+            del alive
+            run.source = run.out
 
     def advance_rows(self, x: Tensor, row: int, *, first: int, last: int) -> Tensor:
         """The same for rows from ``row`` on, as a new tensor."""
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
         self.advance(x.contiguous(), out, first, last, row)
         return out
+
+
+def _all_at_once(first: int, last: int) -> Iterator[tuple[int, int]]:
+    yield first, last
+
+
+def _nothing(first: int, last: int) -> Any: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 import operator
@@ -20,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
+from .complexes import InReals, has_complex
 from .decomposed import OWN
 from .recorder import ReadsValues, is_recorded
 from .rewritten import rewritten
@@ -49,7 +51,7 @@ class TracedStep:
 
     Attributes:
         module: its first ``inputs`` placeholders are those; the others stand for tensors that are there before a run.
-        constants: these tensors.
+        constants: these tensors. The first ``places`` of them stand for whole numbers that are others in every step.
         reads: tensors whose values the step has made Python numbers of, each with a copy of what they were: they are
             part of the program.
     """
@@ -59,12 +61,19 @@ class TracedStep:
     inputs: int
     constants: tuple[Tensor, ...]
     reads: tuple[tuple[Tensor, Tensor], ...] = ()
+    places: int = 0
 
 
 def trace_step(
-    step: Callable[..., Any], normals: Sequence[int], width: int, dtype: torch.dtype, particles: int
+    step: Callable[..., Any],
+    normals: Sequence[int],
+    width: int,
+    dtype: torch.dtype,
+    particles: int,
+    places: Sequence[Tensor] = (),
+    device: torch.device | str = "cpu",
 ) -> TracedStep:
-    """Trace step(state, *normals, t) on tensors without data, with so many normals a particle in each.
+    """Trace step(state, *normals, t, *places) on tensors without data, with so many normals a particle in each.
 
     It gives a state, or a tuple with one first. The number of particles marks their dimension: take one that is rare.
     """
@@ -82,7 +91,7 @@ def trace_step(
     table = decompositions()
 
     shapes = ((particles, width), *((particles, components) for components in normals), ())
-    examples = [torch.empty(shape, dtype=dtype) for shape in shapes]
+    examples = [torch.empty(shape, dtype=dtype, device=device) for shape in shapes]
 
     def as_graph(function: Callable[..., Any], *inputs: Tensor) -> fx.GraphModule:
         traced = make_fx(function, decomposition_table=table, tracing_mode="fake", _allow_non_fake_inputs=True)
@@ -92,25 +101,29 @@ def trace_step(
         with tracing():
             # Twice: gradients are taken first, then writes in place become values. What the step reads is an input
             # of the second, so that writes to tensors made from it become values too.
-            first = as_graph(watched, *examples)
+            first = as_graph(watched, *examples, *places)
             check_repeatable(first)
-            constants = _lift_constants(first)
+            constants = [*places, *_lift_constants(first)]
             written_out = torch.func.functionalize(first, remove="mutations_and_views")
             with torch.no_grad():
                 module = as_graph(written_out, *examples, *constants)
+                if has_complex(module.graph):
+                    in_reals = torch.func.functionalize(InReals(module, particles).run, remove="mutations_and_views")
+                    module = as_graph(in_reals, *examples, *constants)
+                    constants += _lift_constants(module)
     except CannotCompile:
         raise
     except Exception as error:  # the user's function meets tensors without data: anything can come out of it
         raise CannotCompile(f"tracing a step failed: {reason_of(error)}") from error
     if any(writes(node) for node in module.graph.nodes):
         raise CannotCompile("a step writes to a tensor that it did not make")
-    return TracedStep(module, particles, len(examples), tuple(constants), tuple(watch.reads))
+    return TracedStep(module, particles, len(examples), tuple(constants), tuple(watch.reads), len(places))
 
 
 def check_repeatable(module: fx.GraphModule) -> None:
-    for node in module.graph.nodes:
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            raise CannotCompile(f"a step draws random numbers of its own, by {node.target}")
+    for target in dict.fromkeys(node.target for node in module.graph.nodes):
+        if torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()):
+            raise CannotCompile(f"a step draws random numbers of its own, by {target}")
     read = [operator.attrgetter(str(node.target))(module) for node in module.graph.nodes if node.op == "get_attr"]
     if not all(isinstance(value, Tensor) for value in read):
         raise CannotCompile("a step reads what is neither a tensor nor a number")
@@ -132,7 +145,23 @@ def _lift_constants(module: fx.GraphModule) -> list[Tensor]:
 
 
 def writes(node: fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+    return node.op == "call_function" and _is_mutable(node.target)
+
+
+@cache
+def _is_mutable(target: Any) -> bool:
+    return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+
+
+def drop_unread(graph: fx.Graph) -> None:
+    """Drop operations whose results nobody reads; one without results is there for the error that it may raise."""
+    for node in reversed(graph.nodes):
+        if node.op == "call_function" and not node.users and not writes(node) and not _gives_nothing(node):
+            graph.erase_node(node)
+
+
+def _gives_nothing(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and not node.target._schema.returns
 
 
 # torch.fx puts its own methods in the place of nn.Module's while it traces: two at a time would leave one there.
@@ -166,9 +195,29 @@ class OperationCounter(TorchDispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.operations += 1
         made = plainly(function, *args, **(kwargs or {}))
-        if not any(declared.alias_info for declared in function._schema.returns):  # views write none
-            self.numbers += sum(part.numel() for part in tree_leaves(made) if isinstance(part, Tensor))
+        if not _is_view(function):  # which writes none
+            parts = (made,) if isinstance(made, Tensor) else tree_leaves(made)
+            self.numbers += sum(part.numel() for part in parts if isinstance(part, Tensor))
         return made
+
+
+@cache
+def _is_view(function: Any) -> bool:
+    """Whether an operation gives what it was given."""
+    return any(declared.alias_info for declared in function._schema.returns)
+
+
+@contextmanager
+def collected_later() -> Iterator[None]:
+    """Within: Python looks for no garbage. Of what a trace notes, none is, and to look through it all takes as long as
+    to note it."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import partial
 from types import FunctionType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,19 +38,27 @@ class TorchSteps:
         """Write to ``out`` the states ``source`` of step ``first``, taken to step ``last``."""
         x, problem = source, self._problem
         for step in range(first, last):
-            normals = [self._normals(draw, step) for draw in problem.noise]
+            normals = normals_of(problem, self._seed, self._first_particle, step)
             t = torch.full((), step * problem.step_size, dtype=torch.float64, device=x.device)
             x = self._step(x, *normals, t)
         out.copy_(x)
 
-    def _normals(self, draw: Draw, step: int) -> Tensor:
-        """(particles, *members, substeps·components), times their scale."""
-        state, substeps = self._problem.state, self._problem.substeps
+
+def normals_of(problem: Problem, seed: int, first_particle: int, step: int | Tensor) -> list[Tensor]:
+    """What a step reads of each of its draws, (particles, *members, substeps·components), times their scale.
+
+    The step may be a tensor on the state's device.
+    """
+    state, substeps = problem.state, problem.substeps
+
+    def normals(draw: Draw) -> Tensor:
         shape = (substeps, math.prod(state.shape[:-1]), draw.components)
         drawn = torch.empty(shape, dtype=state.dtype, device=state.device)
-        where = {"step": step * substeps, "first_particle": self._first_particle}
-        fill_normal(drawn, seed=self._seed, stream=draw.stream, scale=draw.scale, **where)
+        where: dict[str, Any] = {"step": step * substeps, "first_particle": first_particle}
+        fill_normal(drawn, seed=seed, stream=draw.stream, scale=draw.scale, **where)
         return drawn.movedim(0, -2).reshape(*state.shape[:-1], substeps * draw.components)
+
+    return [normals(draw) for draw in problem.noise]
 
 
 def torch_steps(problem: Problem, eager: EagerSteps, *, seed: int, first_particle: int, first_step: int) -> TorchSteps:

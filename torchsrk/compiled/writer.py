@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -251,8 +251,8 @@ class Writer:
         """The state after the step."""
         self._fill(RESULT, value.shape, value, lambda index: index, Kind.VECTOR)
 
-    def assemble(self) -> tuple[str, int]:
-        """All statements as C, and the vectors of storage that they need."""
+    def assemble(self) -> tuple[str, str, int]:
+        """All statements as functions and C that calls them, and the vectors of storage that they need."""
         # Of one particle, vectors are made of its entries. C can't see that no entry reads another, as arrays share a
         # storage: here it is said.
         return assembled(self._statements, self.names, '_Pragma("omp simd") ' if self.one_by_one else "")
@@ -343,32 +343,3 @@ def offset(shape: Shape, index: Index) -> str:
         if size is not None and at != "0"
     ]
     return " + ".join(terms) or "0"
-
-
-def evaluate(
-    traced: TracedStep,
-    nodes: Iterable[fx.Node],
-    constants: Sequence[Tensor],
-    given: Mapping[fx.Node, Any] | None = None,
-) -> list[Any]:
-    """The tensors and numbers of nodes that depend on no input but what is ``given``, from constants as they are."""
-    placeholders = [node for node in traced.module.graph.nodes if node.op == "placeholder"]
-    known: dict[fx.Node, Any] = dict(zip(placeholders[traced.inputs :], constants, strict=True))
-    known.update(given or {})
-
-    def compute(wanted: fx.Node) -> Any:
-        waiting = [wanted]  # no recursion: the nodes of a long series hang together in a chain
-        while waiting:
-            node = waiting[-1]
-            missing = [] if node in known else [source for source in node.all_input_nodes if source not in known]
-            waiting += missing
-            if missing:
-                continue
-            if node not in known:
-                args, kwargs = fx.map_arg((node.args, node.kwargs), known.__getitem__)
-                known[node] = node.target(*args, **kwargs)  # type: ignore[operator]
-            waiting.pop()
-        return known[wanted]
-
-    with torch.no_grad():
-        return [compute(node) for node in nodes]
