@@ -1,0 +1,154 @@
+"""A chain goes on as one run would, and can't repeat its noise."""
+
+import copy
+
+import pytest
+import torch
+
+from torchsrk import Chain, Langevin, NonFiniteStateError, UnderdampedLangevin, sample
+from torchsrk.checkpoints import load_checkpoint, save_checkpoint
+from torchsrk.potentials import FunctionPotential, GaussianMixture, MinibatchPotential
+
+X0 = torch.randn(20, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+MIXTURE = GaussianMixture(shift=torch.full((3,), 0.5, dtype=torch.float64))
+OPTIONS = {"integrator": "srk-ld", "step_size": 0.1, "seed": 5}
+CASES = [
+    ("em", Langevin(MIXTURE), False),
+    ("srk-ld", Langevin(MIXTURE), True),
+    ("mala", Langevin(MIXTURE), False),
+    ("lm", Langevin(MIXTURE), False),
+    ("baoab", UnderdampedLangevin(MIXTURE, friction=1.0), False),
+]
+
+
+@pytest.mark.parametrize(("scheme", "sde", "compile"), CASES, ids=[case[0] for case in CASES])
+def test_pieces_are_one_run(scheme, sde, compile):
+    options = {**OPTIONS, "integrator": scheme, "compile": compile}
+    whole = sample(sde, X0, num_steps=30, thin=10, **options)
+    chain = Chain(sde, X0, **options)
+    assert (chain.step, chain.seed) == (0, 5)
+    assert chain.x.equal(X0)
+    for steps, kept in zip((10, 10, 10), whole.trajectory, strict=True):
+        run = chain.advance(steps)
+        assert run.final.equal(kept)
+        assert chain.x.equal(kept)
+    assert run.state.equal(whole.state)
+    assert chain.step == run.step == 30
+
+
+def test_burn_in_and_thin():
+    whole = sample(Langevin(MIXTURE), X0, burn_in=4, num_steps=9, thin=3, **OPTIONS)
+    assert Chain(Langevin(MIXTURE), X0, **OPTIONS).advance(9, burn_in=4, thin=3).trajectory.equal(whole.trajectory)
+
+
+def test_a_loop_has_the_right_law():
+    """Of N(0, 1), by 200 calls of 5 steps: the variance of 4,000 particles within 4.5 standard errors. ``sample`` with
+    one seed, called so, repeats its noise, and has another."""
+    sde = Langevin(FunctionPotential(lambda x: 0.5 * x.square().sum(-1)))
+    options = {"integrator": "srk-ld", "step_size": 0.1, "seed": 0}
+    chain, x = Chain(sde, torch.zeros(4000, 1), **options), torch.zeros(4000, 1)
+    for _ in range(200):
+        chain.advance(5)
+        x = sample(sde, x, num_steps=5, **options).final
+    error = 4.5 * (2 / 4000) ** 0.5
+    assert abs(float(chain.x.var()) - 1.0) < error
+    assert float(x.var()) > 2.0
+
+
+def test_nothing_done_to_what_it_gives_reaches_the_chain():
+    mine, other = (Chain(Langevin(MIXTURE), X0, **OPTIONS) for _ in range(2))
+    mine.x.zero_()
+    run, _ = mine.advance(3), other.advance(3)
+    run.final.zero_(), run.state.zero_(), mine.state_dict()["x"].zero_(), mine.state_dict()["state"].zero_()
+    assert mine.advance(3).final.equal(other.advance(3).final)
+
+
+@pytest.mark.parametrize("steps", [0, 4])
+@pytest.mark.parametrize(("scheme", "sde"), [case[:2] for case in CASES[2:]], ids=[case[0] for case in CASES[2:]])
+def test_saved_and_loaded(scheme, sde, steps, tmp_path):
+    options = {**OPTIONS, "integrator": scheme}
+    chain = Chain(sde, X0, **options)
+    if steps:
+        chain.advance(steps)
+    save_checkpoint(tmp_path / "chain.safetensors", chain.state_dict())
+    expected = chain.advance(6).final
+    other = Chain(sde, torch.ones_like(X0), **{**options, "seed": 99})
+    other.load_state_dict(load_checkpoint(tmp_path / "chain.safetensors"))
+    assert other.seed == 5
+    assert other.advance(6).final.equal(expected)
+    assert other.step == chain.step == steps + 6
+
+
+def test_a_copy_goes_on_alike():
+    chain = Chain(Langevin(MIXTURE), X0, **OPTIONS)
+    chain.advance(3)
+    other = copy.deepcopy(chain)
+    assert other.advance(3).final.equal(chain.advance(3).final)
+
+
+def test_parameters_may_change_between_calls():
+    mean = torch.nn.Parameter(torch.zeros(3))
+    sde = Langevin(FunctionPotential(lambda x: 0.5 * (x - mean).square().sum(-1)))
+    chain = Chain(sde, torch.zeros(2000, 3), **OPTIONS)
+    assert chain.advance(60).final.mean().abs() < 0.1
+    with torch.no_grad():
+        mean += 3.0
+    final = chain.advance(60).final
+    assert not final.requires_grad
+    assert abs(float(final.mean()) - 3.0) < 0.1
+
+
+def test_minibatches_go_on():
+    data = torch.randn(50, 3, generator=torch.Generator().manual_seed(1))
+
+    def potential():
+        return MinibatchPotential(
+            lambda x, rows: 0.5 * (x.unsqueeze(-2) - rows).square().sum(-1), data, batch_size=5, seed=2
+        )
+
+    options = {**OPTIONS, "step_size": 0.001}
+    whole = sample(Langevin(potential()), X0, num_steps=12, **options)
+    chain = Chain(Langevin(potential()), X0, **options)
+    chain.advance(5)
+    assert chain.advance(7).final.equal(whole.final)
+
+
+def test_after_a_failure_it_is_where_it_was():
+    steep = [1.0]
+    sde = Langevin(FunctionPotential(lambda x: steep[0] * x.square().sum(-1)))
+    chain, other = (Chain(sde, X0, **OPTIONS) for _ in range(2))
+    chain.advance(2), other.advance(2)
+    steep[0] = 1e3
+    with pytest.raises(NonFiniteStateError):
+        chain.advance(500)
+    assert chain.step == 2
+    steep[0] = 1.0
+    assert chain.advance(2).final.equal(other.advance(2).final)
+
+
+def test_refused():
+    sde = Langevin(MIXTURE)
+    with pytest.raises(ValueError, match="seed"):
+        Chain(sde, X0, integrator="em", step_size=0.1, seed=-1)
+    with pytest.raises(ValueError, match="dimension 3"):
+        Chain(sde, torch.zeros(5, 4), **OPTIONS)
+    with pytest.raises(ValueError, match="num_steps is an integer, at least 1"):
+        Chain(sde, X0, **OPTIONS).advance(0)
+    chain = Chain(sde, X0, **{**OPTIONS, "integrator": "mala"})
+    chain.advance(1)
+    good = chain.state_dict()
+    for changes, message in (
+        ({"x": torch.zeros(3, 3)}, r"this chain has positions torch.float64 \(20, 3\); got torch.float64 \(3, 3\)"),
+        ({"x": X0.float()}, "got torch.float32"),
+        ({"state": torch.zeros(20, 3)}, "states of width"),
+        ({"state": torch.full_like(good["state"], torch.nan)}, "infinite or NaN"),
+        ({"state": "mine"}, "got str"),
+        ({"step": -1}, "step is an integer"),
+        ({"seed": 1.5}, "seed"),
+        ({"more": 1}, "expected the first_particle, seed, state, step, x"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            chain.load_state_dict({**good, **changes})
+    assert chain.step == 1
+    assert chain.x.equal(good["x"])
+    assert "20 particles after 1 steps" in repr(chain)
