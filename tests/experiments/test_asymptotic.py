@@ -17,7 +17,7 @@ from torchsrk.experiments.asymptotic import (
 )
 from torchsrk.experiments.base import Context
 from torchsrk.experiments.config import ConfigError
-from torchsrk.experiments.fits import fit_line, fit_power, student_95
+from torchsrk.experiments.fits import fit_line, fit_power, student, student_95
 
 CONTEXT = Context(seed=0, device=torch.device("cpu"), dtype=torch.float64, compile=False, progress=False)
 SETTINGS = Settings(
@@ -134,7 +134,9 @@ def test_a_power_is_found_with_its_interval():
 
 
 def test_students_quantiles():
-    assert [student_95(freedom) for freedom in (3, 5, 19)] == pytest.approx([3.182, 2.571, 2.093], rel=0.01)
+    assert [student_95(freedom) for freedom in (1, 3, 5, 19)] == pytest.approx([12.706, 3.182, 2.571, 2.093], abs=1e-3)
+    assert student(3, 2.0) == pytest.approx(3.307, abs=1e-3)
+    assert student(10**6, 4.0) == pytest.approx(4.0, abs=1e-3)
 
 
 def test_a_line_by_hand():
@@ -152,3 +154,24 @@ def test_too_few_points():
     for x, samples in (([0.0, 1.0, 2.0], torch.rand(5, 3)), ([1.0, 2.0, 3.0], torch.rand(2, 3))):
         with pytest.raises(ValueError, match="a power needs"):
             fit_power(x, samples)
+
+
+def test_the_method_is_the_one_that_was_asked_for_and_in_the_table():
+    options = {"panels": (Panel("step_size", (2,), (0.5,)),), "particles": 60, "repeats": 2, "schemes": ("em",)}
+    found = {}
+    for method in ("exact", "sinkhorn"):
+        settings = Settings(**options, method=method)
+        results = {unit: measure(settings, unit, CONTEXT) for unit in plan(settings)}
+        found[method] = results["em-d2-h0.5"]["estimates"]
+        assert {row["method"] for row in conclude(settings, results).tables["errors"]} == {method}
+    assert not torch.equal(found["exact"], found["sinkhorn"])
+    torch.testing.assert_close(found["sinkhorn"], found["exact"], rtol=0.0, atol=0.02)
+    assert Settings(**options).method == "exact"  # on every device
+
+
+def test_student_covers_what_it_says_with_four_repeats():
+    """Two standard errors would cover 86 %."""
+    draws = torch.randn(20000, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    apart = draws.mean(1).abs() / (draws.std(1) / 2)
+    assert float((apart < student_95(3)).double().mean()) == pytest.approx(0.95, abs=0.006)
+    assert float((apart < 2).double().mean()) == pytest.approx(0.861, abs=0.01)

@@ -110,12 +110,12 @@ def test_a_wrong_value_is_one_clear_error(tmp_path, name):
     text, message = WRONG[name]
     file = tmp_path / "some.yaml"
     file.write_text(text, encoding="utf-8")
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ConfigError, match=message) as error:
         build(Outer, read_yaml(file), file=str(file))
     assert str(error.value).startswith(str(file))
     assert len(str(error.value)) < 500
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize("name", NOT_PLAIN)
@@ -123,10 +123,10 @@ def test_what_is_not_plain_is_refused(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "some.yaml"
     file.write_text(NOT_PLAIN[name], encoding="utf-8")
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ConfigError, match="not plain YAML"):
         read_yaml(file)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     assert [entry.name for entry in tmp_path.iterdir()] == ["some.yaml"]
 
 

@@ -38,10 +38,12 @@ def _one_thread():
 CLOCKED = "a step of SRK-LD takes"
 # The first look has no quick profile, and exact W2² takes thrice as long at its own size.
 SMALLER = {"quickstart": {"settings": {"particles": 500}}}
+LONG = ("srk_id_dims", "fig1c", "w2_traces")
+CASES = [pytest.param(file, marks=[pytest.mark.long] * (file.stem in LONG), id=file.stem) for file in FILES]
 
 
 @pytest.mark.usefixtures("_one_thread")
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", CASES)
 def test_quick_findings_hold(file, tmp_path):
     conclusion = execute(load_config(file, SMALLER.get(file.stem, {})), tmp_path / "run", resume=False)
     assert conclusion.findings

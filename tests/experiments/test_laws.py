@@ -100,3 +100,13 @@ def test_quadrature_beyond_memory_is_refused():
     with pytest.raises(ArithmeticError, match="quadrature would take"):
         next(line_errors(LineMixture(0.5), "em", step_size=0.1, mean=1e6, deviation=1.0))
     assert math.isnan(invariant_error("em", separation=0.5, dim=1, step_size=1e-6))
+
+
+def test_a_scheme_without_a_law_is_refused_by_name():
+    for ask in (
+        lambda: linear_step("sra1", step_size=0.1, curvature=1.0),
+        lambda: next(line_errors(LineMixture(0.5), "baoab", step_size=0.1, mean=0.0, deviation=1.0)),
+        lambda: invariant_error("srk-id", separation=0.5, dim=2, step_size=0.1),
+    ):
+        with pytest.raises(ValueError, match="the laws known here are those of em and srk-ld; got '"):
+            ask()

@@ -23,12 +23,24 @@ def test_a_page(run, tmp_path, capsys):
     assert main(["report", str(run), str(run), "--output", str(page)]) == 0
     assert str(page) in capsys.readouterr().out
     text = page.read_text(encoding="utf-8")
-    assert text.count("<section>") == text.count("</section>") == 2
-    assert "holds: 1 &lt; 2" in text
+    assert text.count("<section ") == text.count("</section>") == 2
+    assert '<ul><li><span class="holds">holds</span>: 1 &lt; 2</li></ul>' in text
+    for number in (0, 1):
+        assert text.count(f'<a href="#run-{number}">a &lt;script&gt;</a>: <span class="holds">all 1 findings') == 1
+        assert text.count(f'<section id="run-{number}">') == 1
     assert "<td>0.12346</td>" in text
     assert text.count("data:image/png;base64,iVBORw==") == 2
     for markup in ("<script>", "<b>bold", "<i>"):
         assert markup not in text
+
+
+def test_findings_that_do_not_hold_are_counted(run, tmp_path):
+    (run / "summary.md").write_text("# a\n\nWords.\n\n- holds: b\n- DOES NOT HOLD: <c>\n- a note\n")
+    write_report([run], tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert '<span class="fails">1 of 2 findings do not hold</span>' in text
+    assert '<li><span class="fails">DOES NOT HOLD</span>: &lt;c&gt;</li><li>a note</li></ul>' in text
+    assert "<p>Words.</p>" in text
 
 
 def test_unfinished_runs_are_refused(run, tmp_path, capsys):

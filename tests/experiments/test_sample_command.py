@@ -229,7 +229,7 @@ def test_compiled(model, tmp_path):
 
 def test_killed_and_resumed(model, tmp_path):
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torchsrk.cli", "matplotlib.pyplot"])
+    context.set_forkserver_preload([__name__, "torchsrk.cli", "matplotlib.pyplot", "scipy.stats"])
     output, whole, errors = tmp_path / "run", tmp_path / "whole", tmp_path / "errors"
 
     def started(folder):
@@ -319,7 +319,8 @@ BAD = {
     "a path without .py": ("some/model:density", "neither the name of a module"),
     "no function": ("{model}:nothing", "there is no nothing in"),
     "not callable": ("{model}:number", "expected a log density .* got <class 'int'>"),
-    "a class": ("{model}:FunctionPotential", "the class FunctionPotential, which needs arguments"),
+    "a class": ("{model}:Gamma", "the class Gamma, which needs arguments"),
+    "a class that asks": ("{model}:FunctionPotential", "give exactly one of energy= .* and log_density="),
     "no dim": ("{model}:plain", "dimension of its points is not known: give --dim"),
     "a shape of text": ("{model}:shapeless", "a shape is one of positive integers"),
     "too few names": ("{model}:misnamed", "it has 2 parameters, and the attribute `names` has 1"),

@@ -29,7 +29,7 @@ TINY = Settings(
     iterations=(1, 12, 16, 20),
     plateau=3,
     particles=500,
-    repeats=3,
+    repeats=6,
     reference=Reference(particles=2000, step_size=0.5),
 )
 
@@ -177,9 +177,9 @@ def test_reference_depends_on_all_that_made_it(simulations, cache):
     reference_draws(LogisticRegression(regression().features, regression().labels, alpha=0.5), SMALL, CONTEXT)
     reference_draws(regression(), SMALL, replace(CONTEXT, seed=4))
     reference_draws(regression().double(), SMALL, replace(CONTEXT, dtype=torch.float64))
-    for change in ({"particles": 65}, {"step_size": 0.4}, {"time": 3.0}):
+    for change in ({"particles": 65}, {"step_size": 0.4}, {"time": 3.0}, {"scheme": "em"}):
         reference_draws(regression(), replace(SMALL, **change), CONTEXT)
-    assert len(simulations) == len(list(cache.glob("draws-*.safetensors"))) == 8
+    assert len(simulations) == len(list(cache.glob("draws-*.safetensors"))) == 9
 
 
 def cut(content):

@@ -7,14 +7,41 @@ from importlib import import_module
 from .base import Experiment
 
 # Config files name their experiment; a name that is not here is refused, so that no file chooses what is imported.
-NAMES = ("asymptotic", "rates", "schemes", "stability", "strong_error", "traces", "w2_bias", "wall_time")
+NAMES = (
+    *("asymptotic", "invariant", "rates", "schemes", "stability", "strong_error", "theory", "traces", "w2_bias"),
+    "wall_time",
+)
+_REGISTERED: dict[str, Experiment] = {}
+
+
+def register_experiment(name: str, experiment: Experiment) -> None:
+    """Let config files name an experiment of the user's own.
+
+    ``experiment`` is a module, or any object, with ``Settings`` (a dataclass), ``plan``, ``measure`` and ``conclude``;
+    ``torchsrk run CONFIG --import MODULE`` imports the module that calls this.
+    """
+    missing = [part for part in ("Settings", "plan", "measure", "conclude") if not hasattr(experiment, part)]
+    if missing:
+        raise TypeError(
+            f"the experiment {name!r} has no {', '.join(missing)}: see torchsrk.experiments.base.Experiment"
+        )
+    if name in NAMES:
+        raise ValueError(f"{name!r} is the name of one of torchsrk's own experiments: choose another")
+    _REGISTERED[name] = experiment
+
+
+def experiment_names() -> tuple[str, ...]:
+    """Those that a config can name."""
+    return (*NAMES, *_REGISTERED)
 
 
 def experiment_named(name: str) -> Experiment:
-    """The module of this name."""
-    assert name in NAMES
+    """The experiment of this name."""
+    assert name in experiment_names()
+    if name in _REGISTERED:
+        return _REGISTERED[name]
     module: Experiment = import_module(f".{name}", __name__)
     return module
 
 
-__all__ = ["NAMES", "Experiment", "experiment_named"]
+__all__ = ["NAMES", "Experiment", "experiment_named", "experiment_names", "register_experiment"]

@@ -7,12 +7,17 @@ import math
 import re
 import reprlib
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-import yaml
+from ..extras import missing
+
+try:
+    import yaml
+except ImportError as error:
+    raise missing("PyYAML", "experiments") from error
 
 _LARGEST_FILE = 1 << 20
 
@@ -35,6 +40,13 @@ class Range:
     def __str__(self) -> str:
         low = f"above {self.least:g}" if self.above else f"from {self.least:g}"
         return low if self.most == math.inf else f"{low} to {self.most:g}"
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """The names that a field takes; asked for when a config is read, as users may add some."""
+
+    names: Callable[[], Sequence[str]]
 
 
 Count = Annotated[int, Range(1, 10**9)]
@@ -106,6 +118,11 @@ def build(kind: Any, value: Any, *, file: str, key: str = "") -> Any:
         return ConfigError(f"{file}: {key or 'the config'}: expected {expected}; got {_shown(value)}")
 
     origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated and isinstance(arguments[1], OneOf):
+        names = arguments[1].names()
+        if value not in names:
+            raise wrong(f"one of {', '.join(names)}{nearest(value, names)}")
+        return value
     if origin is Annotated:
         number = build(arguments[0], value, file=file, key=key)
         if number not in arguments[1]:
@@ -116,7 +133,7 @@ def build(kind: Any, value: Any, *, file: str, key: str = "") -> Any:
         return None if value is None else build(some, value, file=file, key=key)
     if origin is Literal:
         if isinstance(value, bool) or value not in arguments:
-            raise wrong(f"one of {', '.join(map(str, arguments))}{_nearest(value, arguments)}")
+            raise wrong(f"one of {', '.join(map(str, arguments))}{nearest(value, arguments)}")
         return value
     if origin is tuple:
         if not isinstance(value, (list, tuple)) or not value:
@@ -135,7 +152,7 @@ def check_keys(given: Mapping[str, Any], known: Sequence[str], *, where: str) ->
     for name in given:
         if name not in known:
             raise ConfigError(
-                f"{where}{name}: there is no such key{_nearest(name, known)}; the keys here are {', '.join(known)}"
+                f"{where}{name}: there is no such key{nearest(name, known)}; the keys here are {', '.join(known)}"
             )
 
 
@@ -216,7 +233,8 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
     return changes
 
 
-def _nearest(given: Any, known: Sequence[Any]) -> str:
+def nearest(given: Any, known: Sequence[Any]) -> str:
+    """Which of the known names was meant, in words, if one is close."""
     close = difflib.get_close_matches(str(given), [str(name) for name in known], n=1)
     return f" (did you mean {close[0]}?)" if close else ""
 

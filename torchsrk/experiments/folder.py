@@ -33,13 +33,20 @@ class RunFolder:
         config: the resolved config, as text.
         resume: go on with the run in the folder, which must have the same config.
         device: where the tensors of results are put.
+        leads: of several processes that run one run, the first to enter holds the lock for all.
     """
 
-    def __init__(self, path: Path, config: str, resume: bool, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self, path: Path, config: str, resume: bool, device: torch.device | str = "cpu", leads: bool = True
+    ) -> None:
         self.path, self._config, self._resume, self._device = path, config, resume, device
-        self._lock: Any = None
+        self._leads = leads
+        self._lock: Any = io.BytesIO()
 
     def __enter__(self) -> RunFolder:
+        if not self._leads:
+            self._check_config()
+            return self
         self._refuse_foreign()
         self.path.mkdir(parents=True, exist_ok=True)
         self._take_lock()

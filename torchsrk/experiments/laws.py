@@ -11,11 +11,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+SCHEMES = ("em", "srk-ld")  # whose laws are here
 _ROOT6 = math.sqrt(1.0 / 6.0)
 _AREA_NODES = 12  # of Gauss-Hermite quadrature over the space-time area
 _NEWTON_STEPS = 30
@@ -26,8 +28,15 @@ class QuadratureError(ArithmeticError):
     """A law that can't be found on a grid of reasonable size; the message says what to change."""
 
 
+def check_has_law(scheme: str) -> None:
+    """Refuse a scheme by name, rather than give it another's law."""
+    if scheme not in SCHEMES:
+        raise ValueError(f"the laws known here are those of {' and '.join(SCHEMES)}; got {scheme!r}: it has none")
+
+
 def linear_step(scheme: str, *, step_size: float, curvature: float) -> tuple[float, float]:
     """X' = factor·X + noise on f = curvature·x²/2: the factor and the noise's variance."""
+    check_has_law(scheme)
     z = step_size * curvature
     if scheme == "em":
         return 1 - z, 2 * step_size
@@ -44,6 +53,14 @@ def gaussian_errors(
     decay = abs(factor) ** (2.0 * steps.double())
     spread = (decay * variance + (1 - decay) * noise / (1 - factor**2)).sqrt()
     return decay * mean**2 + (spread - curvature**-0.5) ** 2
+
+
+class LineTarget(Protocol):
+    """A density on a line whose cumulative distribution is known."""
+
+    def density(self, x: Tensor) -> Tensor: ...
+
+    def cumulative(self, x: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -125,6 +142,7 @@ def steps_below(errors: Tensor, level: float) -> int:
 
 def transition(target: LineMixture, scheme: str, *, step_size: float, grid: Tensor) -> Tensor:
     """(to, from): the density of a step, times the grid's spacing."""
+    check_has_law(scheme)
     spacing = float(grid[1] - grid[0])
     if scheme == "em":
         gap = grid.unsqueeze(-1) - (grid - step_size * target.gradient(grid))
@@ -156,7 +174,7 @@ def _srk_ld_density(target: LineMixture, h: float, area: float, grid: Tensor) ->
     return (-0.5 * increment.square()).exp() / (math.sqrt(2 * math.pi) * slope)
 
 
-def grid_error(target: LineMixture, grid: Tensor, mass: Tensor) -> float:
+def grid_error(target: LineTarget, grid: Tensor, mass: Tensor) -> float:
     """W2² between the target and a smooth law given by its masses on the grid: ∫(T(x) - x)²p(x) dx, T monotone."""
     # The mass up to a point, by the trapezoidal rule and its first correction (Euler-Maclaurin).
     slope = torch.nn.functional.pad((mass[2:] - mass[:-2]) / 2, (1, 1))

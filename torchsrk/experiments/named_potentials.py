@@ -3,15 +3,15 @@ what is imported."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Protocol
 
 import torch
 
 from ..potentials import Banana, NonConvex, Potential
 from .base import Context
-from .config import ConfigError, Count, Dimension, Positive, Range, Seed, build, plain, read_yaml
+from .config import ConfigError, Count, Dimension, OneOf, Positive, Range, Seed, build, plain, read_yaml
 from .scheme_targets import Quadratic, even_curvatures
 from .targets import mixture, regression
 
@@ -84,14 +84,31 @@ _KINDS: dict[str, type[_Named]] = {
 NAMES = tuple(_KINDS)
 
 
+def register_potential(name: str, kind: type[_Named]) -> None:
+    """Let YAML files name a potential of the user's own, for ``torchsrk sample FILE.yaml --import MODULE``.
+
+    ``kind`` is a frozen dataclass: its fields are the file's other keys, and ``potential(context)`` makes the potential
+    in ``context.dtype`` and on ``context.device``.
+    """
+    if not is_dataclass(kind) or not hasattr(kind, "potential"):
+        raise TypeError(f"{kind!r} is no dataclass with a method potential(context)")
+    if name in NAMES:
+        raise ValueError(f"{name!r} is the name of one of torchsrk's own potentials: choose another")
+    _KINDS[name] = kind
+
+
+def _names() -> tuple[str, ...]:
+    return tuple(_KINDS)
+
+
 def potential_in(file: Path, context: Context) -> tuple[Potential, dict[str, Any]]:
     """The potential that a file names by its key ``target``, and all of its settings."""
     written = read_yaml(file)
     if "target" not in written:
-        raise ConfigError(f"{file}: target: this key is missing: it is one of {', '.join(NAMES)}")
+        raise ConfigError(f"{file}: target: this key is missing: it is one of {', '.join(_KINDS)}")
     kind = written.pop("target")
     try:
-        name = build(Literal[NAMES], kind, file=str(file), key="target")
+        name = build(Annotated[str, OneOf(_names)], kind, file=str(file), key="target")
     except ConfigError as error:
         is_code = isinstance(kind, str) and ":" in kind
         hint = ". A config can't run code: give MODULE:NAME to the command itself" if is_code else ""

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import io
 import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from ..extras import missing
+
 LABELS = {"em": "Euler-Maruyama", "srk-ld": "SRK-LD", "srk-id": "SRK-ID"}
-COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")  # Okabe and Ito's, as the style has them
 COLOR_OF = dict(zip(LABELS, COLORS, strict=False))
+POINTS: dict[str, Any] = {"marker": "o", "linestyle": "none"}
+GUIDE: dict[str, Any] = {"color": "0.45", "linestyle": (0, (1, 1.5)), "linewidth": 1.2, "zorder": 1}
+STYLE = Path(__file__).with_name("torchsrk.mplstyle")
 
 
-def panels(count: int, *, width: float = 5.4, height: float = 4.4, columns: int | None = None) -> tuple[Any, list[Any]]:
+def panels(
+    count: int, *, width: float = 5.4, height: float = 4.4, columns: int | None = None, share_y: bool = False
+) -> tuple[Any, list[Any]]:
     """A figure with axes in rows of so many columns, by default one row, or two by two; sizes in inches, of a panel."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise missing("matplotlib", "experiments") from error
     columns = columns or (count if count <= 3 else 2)
     rows = math.ceil(count / columns)
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    axes = list(figure.subplots(rows, columns, squeeze=False, sharey=share_y).flat)
     for axis in axes[count:]:
         axis.remove()
     return figure, axes[:count]
@@ -34,6 +46,30 @@ def label_round_numbers(axis: Any) -> None:
     axis.set_ticks([], minor=True)
 
 
+def points_above_zero(
+    axis: Any, x: Sequence[float], y: Sequence[float], bars: Sequence[float], *, color: str, label: str
+) -> None:
+    """Points with bars for a logarithmic axis; one that is not above 0 is hollow, at the upper end of its bar."""
+    above = [k for k, value in enumerate(y) if value > 0.0]
+    below = [k for k, value in enumerate(y) if value <= 0.0 < value + bars[k]]
+    axis.errorbar(*([values[k] for k in above] for values in (x, y, bars)), color=color, label=label, **POINTS)
+    if below:
+        ends = [y[k] + bars[k] for k in below]
+        hollow = {"fillstyle": "none", "marker": "v", "linestyle": "none", "markersize": 7}
+        axis.plot([x[k] for k in below], ends, color=color, **hollow, label="estimate below 0: the end of its bar")
+
+
+def pictures(draw: Callable[[Any], None]) -> dict[str, bytes]:
+    """What a function draws, in the style of all figures, as PNG and as SVG."""
+    from matplotlib import style
+
+    files = {"png": io.BytesIO(), "svg": io.BytesIO()}
+    with style.context(STYLE):
+        draw(files)
+    return {kind: file.getvalue() for kind, file in files.items()}
+
+
 def save(figure: Any, file: Any) -> None:
-    """As PNG whose bytes depend on the picture alone."""
-    figure.savefig(file, format="png", dpi=130, metadata={"Software": None})
+    """Into a PNG, or into files by their kind; bytes depend on the picture alone."""
+    for kind, one in file.items() if isinstance(file, Mapping) else (("png", file),):
+        figure.savefig(one, format=kind, dpi=130, metadata={"Date" if kind == "svg" else "Software": None})

@@ -65,7 +65,7 @@ def tolerances(settings: Settings) -> list[float]:
 
 def multiples(settings: Settings, scheme: str) -> list[float]:
     """The step sizes times L, falling."""
-    smallest = settings.smallest_em if scheme == "em" else settings.smallest_srk_ld
+    smallest = {"em": settings.smallest_em, "srk-ld": settings.smallest_srk_ld}[scheme]
     count = math.ceil(settings.per_decade * math.log10(LARGEST / smallest)) + 1
     return [LARGEST * 10 ** (-k / settings.per_decade) for k in range(count)]
 
@@ -220,7 +220,7 @@ def draw(settings: Settings, rows: list[Row], exponents: list[Row], file: Any) -
         "gaussian": f"Gaussian, d = {settings.curvatures}, condition number {settings.condition:g}",
         "mixture": f"mixture on a line, ‖a‖ = {settings.separation:g}",
     }
-    figure, axes = plots.panels(len(settings.targets))
+    figure, axes = plots.panels(len(settings.targets), share_y=True)
     for axis, target in zip(axes, settings.targets, strict=True):
         for fitted in (row for row in exponents if row["target"] == target):
             own = [row for row in rows if (row["target"], row["scheme"]) == (target, fitted["scheme"])]
@@ -240,3 +240,6 @@ def _draw_scheme(axis: Any, own: list[Row], fitted: Row) -> None:
     axis.plot(epsilons, counts, color=color, marker="o", linestyle="none", label=label)
     scale = geometric_mean(counts) * geometric_mean(epsilons) ** exponent
     axis.plot(epsilons, [scale * epsilon**-exponent for epsilon in epsilons], color=color, alpha=0.6)
+    # The paper's exponent, from where the points begin.
+    bound = [counts[0] * (epsilons[0] / epsilon) ** fitted["table_1"] for epsilon in epsilons]
+    axis.plot(epsilons, bound, **plots.GUIDE | {"color": color}, label=f"Table 1: ε^-{fitted['table_1']:.2g}")

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 
-from . import NAMES, experiment_named
+from . import experiment_named, experiment_names, plots
 from .base import Conclusion, Context, Result
-from .config import ConfigError, Seed, build, check_keys, merge, plain, read_yaml, to_yaml
+from .config import ConfigError, OneOf, Seed, build, check_keys, merge, plain, read_yaml, to_yaml
 from .folder import RunFolder
 
+if TYPE_CHECKING:
+    from ..distributed.together import Ranks
+
 _PROFILES = ("quick", "paper")  # sections that change settings
+_TIMED = ("schemes", "wall_time")  # their results hold times, which ranks beside one another would lengthen
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+ExperimentName = Annotated[str, OneOf(experiment_names)]
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,7 @@ class Config:
     """What every config file has. ``settings`` are the experiment's own, and those of the profile "full"; entries under
     ``quick`` or ``paper`` change them for a run of a minute, or for one of the paper's sizes where these take a day."""
 
-    experiment: Literal[NAMES]  # type: ignore[valid-type]
+    experiment: ExperimentName
     description: str
     settings: Any
     profile: Literal["quick", "full", "paper"] = "quick"
@@ -42,7 +51,7 @@ def load_config(file: Path, overrides: Mapping[str, Any]) -> Config:
     """A config with its profile applied and then the overrides; every error names the file and the key."""
     written = read_yaml(file)
     check_keys(written, [*(field.name for field in fields(Config)), *_PROFILES], where=f"{file}: ")
-    name = build(Literal[NAMES], written.get("experiment"), file=str(file), key="experiment")
+    name = build(ExperimentName, written.get("experiment"), file=str(file), key="experiment")
     kind = experiment_named(name).Settings
     known = [field.name for field in fields(kind)]
     settings = _mapping(written.get("settings"), f"{file}: settings")
@@ -70,25 +79,85 @@ def resolved(config: Config) -> str:
     return to_yaml(plain(config))
 
 
-def execute(config: Config, output: Path, resume: bool) -> Conclusion:
-    """Measure what is not measured yet, conclude, and write everything."""
+def execute(config: Config, output: Path, resume: bool) -> Conclusion | None:
+    """Measure what is not measured yet, conclude, and write everything.
+
+    Under torchrun ranks share out the units, and the first of them does the rest: None on the others.
+    """
+    from ..distributed.claims import is_begun, note_begun, ranks_of_torchrun, wait_for
+
     experiment = experiment_named(config.experiment)
     context = Context(
         seed=config.seed,
         device=_device(config.device),
         dtype=_DTYPES[config.dtype],
         compile=config.compile,
-        progress=sys.stderr.isatty(),
+        progress=sys.stderr.isatty() and int(os.environ.get("RANK", "0")) == 0,
     )
-    with RunFolder(output, resolved(config), resume) as folder:
-        folder.note_environment(environment(context.seed, context.device))
-        units = experiment.plan(config.settings)
-        results = measured(
-            folder, units, lambda unit, _: experiment.measure(config.settings, unit, context), context.progress
-        )
-        conclusion = experiment.conclude(config.settings, results)
-        _write(folder, config, results, conclusion)
+    with ranks_of_torchrun(f"the run in {output}") as ranks:
+        leads = ranks.rank == 0
+        folder = RunFolder(output, resolved(config), resume or (leads and is_begun(ranks, str(output))), leads=leads)
+        with _entered(folder, ranks):
+            units = experiment.plan(config.settings)
+
+            def measure(unit: str, _: Mapping[str, Result]) -> Result:
+                return experiment.measure(config.settings, unit, context)
+
+            if leads:
+                note_begun(ranks, str(output))
+                folder.note_environment(environment(context.seed, context.device) | _ranks_noted(ranks))
+            if ranks.size > 1:
+                _share_out(folder, units, measure, context.progress, ranks, alone=config.experiment in _TIMED)
+                wait_for(ranks, units, folder.is_done)
+            if not leads:
+                return None
+            results = measured(folder, units, measure, context.progress and ranks.size == 1)
+            conclusion = experiment.conclude(config.settings, results)
+            _write(folder, config, results, conclusion)
     return conclusion
+
+
+@contextmanager
+def _entered(folder: RunFolder, ranks: Ranks) -> Iterator[None]:
+    """Within: the first rank holds the folder, and the others have come after it."""
+    if ranks.rank > 0:
+        ranks.gathered(torch.zeros(1), f"the folder {folder.path}")
+    with folder:
+        if ranks.rank == 0:
+            ranks.gathered(torch.zeros(1), f"the folder {folder.path}")
+        yield
+
+
+def _ranks_noted(ranks: Ranks) -> dict[str, int]:
+    return {"ranks": ranks.size} if ranks.size > 1 else {}
+
+
+def _share_out(
+    folder: RunFolder,
+    units: Sequence[str],
+    measure: Callable[[str, Mapping[str, Result]], Result],
+    progress: bool,
+    ranks: Ranks,
+    alone: bool,
+) -> None:
+    """Measure what no rank has measured yet, and say so: with one bar, or a line for every unit."""
+    from tqdm import tqdm
+
+    from ..distributed.claims import claimed
+
+    if alone and ranks.rank > 0:
+        return
+    bar = tqdm(total=len(units), unit="unit", position=0, disable=not progress or ranks.rank > 0)
+    with bar:
+        for unit in claimed(ranks, units, folder.is_done):
+            bar.set_description(unit)
+            start = time.perf_counter()
+            folder.remember(unit, lambda u=unit: measure(u, {}))  # type: ignore[misc]
+            done = sum(map(folder.is_done, units))
+            bar.update(done - bar.n)
+            if not progress:
+                took = time.perf_counter() - start
+                print(f"[{done}/{len(units)}] {unit}: {took:.1f} s, rank {ranks.rank}", file=sys.stderr)
 
 
 def measured(
@@ -113,13 +182,15 @@ def _write(folder: RunFolder, config: Config, results: Mapping[str, Result], con
     from safetensors.torch import save
 
     tables = [folder.write_table(name, rows) for name, rows in conclusion.tables.items()]
-    figures = [folder.write_figure(name, draw) for name, draw in conclusion.figures.items()]
+    figures = {name: plots.pictures(draw) for name, draw in conclusion.figures.items()}
+    for name, (kind, content) in ((name, file) for name, files in figures.items() for file in files.items()):
+        folder.write(f"{name}.{kind}", content)
     samples = {unit: result["samples"].contiguous() for unit, result in results.items() if "samples" in result}
     if samples:
         folder.write("samples.safetensors", save(samples))
     lines = [f"# {config.description}", "", f"Experiment {config.experiment}, profile {config.profile}.", ""]
     lines += [f"- {line}" for line in conclusion.lines()]
-    lines += ["", *(f"![{file.stem}]({file.name})" for file in figures)]
+    lines += ["", *(f"![{name}]({name}.png)" for name in figures)]
     lines += ["", *(f"[{file.name}]({file.name})" for file in tables)]
     folder.write("summary.md", ("\n".join(lines) + "\n").encode())
 

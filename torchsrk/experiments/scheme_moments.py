@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..brownian.noise import derive_seed
-from ..integrators import OBABO, Integrator, integrator_named
+from ..integrators import OBABO, Integrator, integrator_named, registered
 from ..potentials import Potential
 from ..sampling import NonFiniteStateError, Run, sample
 from ..sde import Langevin, UnderdampedLangevin
@@ -34,6 +34,15 @@ _OWN, _LEVEL = 0, 1  # seeds of a pair of chains, and of the many on the Gaussia
 def scheme_named(name: str) -> Integrator:
     """A scheme by its name here: "obabo-2" is OBABO with two gradients a step."""
     return OBABO(stages=2) if name == "obabo-2" else integrator_named(name)
+
+
+def scheme_names() -> list[str]:
+    """Schemes that sample from a potential: those of the registry, the user's own too, and the one that is named
+    here."""
+    classes = (Langevin, UnderdampedLangevin)
+    own = {name: scheme for name, scheme in registered().items() if "additive" in scheme.noise_types}
+    served = [name for name, scheme in own.items() if any(issubclass(kind, scheme.serves) for kind in classes)]
+    return sorted([*served, "obabo-2"])
 
 
 def has_momentum(scheme: Integrator) -> bool:

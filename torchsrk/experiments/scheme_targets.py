@@ -61,6 +61,9 @@ class Quadratic(Potential):
         self.register_buffer("center", center)
         self.register_buffer("precision", precision)
         self.dim = len(center)
+        curvatures = precision if precision.ndim == 1 else torch.linalg.eigvalsh(precision.double())
+        self.strong_convexity, self.smoothness = float(curvatures.min()), float(curvatures.max())
+        self.hessian_lipschitz = self.third_derivative_lipschitz = 0.0
 
     def forward(self, x: Tensor) -> Tensor:
         return 0.5 * (self.grad(x) * (x - self.center)).sum(-1)

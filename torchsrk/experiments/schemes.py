@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
@@ -21,32 +21,14 @@ from torch import Tensor
 from ..sampling import sample
 from . import scheme_figures
 from .base import Conclusion, Context, Result
-from .config import ConfigError, Count, Positive, Range
+from .config import ConfigError, Count, OneOf, Positive, Range
 from .laws import steps_below
 from .linear import gaussian_w2
 from .scheme_findings import error_rows, findings, notes, overview_row, reached_row
-from .scheme_moments import Chains, Trace, has_momentum, scheme_named, sde_of
+from .scheme_moments import Chains, Trace, has_momentum, scheme_named, scheme_names, sde_of
 from .scheme_targets import Target, case_of
 
-Scheme = Literal[
-    "em",
-    "srk-ld",
-    "srk-id",
-    "sra1",
-    "shark",
-    "lm",
-    "ozaki",
-    "tamed",
-    "mala",
-    "cheng",
-    "randomized-midpoint",
-    "baoab",
-    "obabo",
-    "obabo-2",
-    "ubu",
-    "quicsort",
-    "ghmc",
-]
+Scheme = Annotated[str, OneOf(scheme_names)]
 _LARGEST = 4.0  # step size, in units of the softest direction's time
 _EXPLODED = 100.0  # a relative error of a second moment beyond which there is no law to speak of
 _WORSE = 1.3  # times the fewest gradients: smaller steps need more still

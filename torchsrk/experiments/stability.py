@@ -18,6 +18,7 @@ from ..sde import BaseSDE, ItoDiffusion, Langevin
 from . import plots
 from .base import Conclusion, Context, Finding, Result, Row
 from .config import Count, Dimension, Range, Seed
+from .fits import student_95
 from .targets import mixture, regression
 
 # SRK-LD serves additive noise alone; SRK-ID is Euler-Maruyama there.
@@ -195,7 +196,8 @@ def _error_findings(settings: Settings, rows: list[Row]) -> list[Finding]:
             f"{em['target']}, h = {settings.fraction:g}·2/L: {plots.LABELS[other['scheme']]} is {verdict} "
             f"than Euler-Maruyama; E‖x‖² is off by {_shown(other)} and {_shown(em)} times itself"
         )
-        noise = 2 * math.hypot(*(row["error_near_linear_theory_standard_error"] for row in (em, other)))
+        both = math.hypot(*(row["error_near_linear_theory_standard_error"] for row in (em, other)))
+        noise = student_95(settings.particles - 1) * both
         found.append(Finding(text, errors[1] < errors[0] - noise if better else errors[1] > errors[0] - noise))
     return found
 
@@ -214,10 +216,11 @@ def draw(settings: Settings, rows: list[Row], file: Any) -> None:
         left.plot(names, [row[key] for row in rows], color="black", marker=mark, linestyle="none", ms=14, label=label)
     left.set(yscale="log", ylabel="largest stable step size")
     left.legend()
-    errors = [2 * row["error_near_linear_theory_standard_error"] for row in rows]
+    wide = student_95(settings.particles - 1)
+    errors = [wide * row["error_near_linear_theory_standard_error"] for row in rows]
     heights = [abs(row["error_near_linear_theory"]) for row in rows]
     right.bar(names, heights, yerr=errors, color=colors, alpha=0.7, capsize=3)
-    right.set(yscale="log", ylabel="|relative error of E‖x‖²| (bars: 2 standard errors)")
+    right.set(yscale="log", ylabel="|relative error of E‖x‖²| (bars: 95 %)")
     right.set_title(f"at h = {settings.fraction:g}·2/L")
     for axis in (left, right):
         axis.tick_params(axis="x", labelsize=8)

@@ -23,6 +23,7 @@ from . import plots
 from .base import Conclusion, Context, Finding, Result, Row
 from .config import Count, Dimension, Range
 from .estimates import mean_and_error
+from .fits import student, student_95
 
 # Two show what comes of the paper's choices: "srk-id-drawn" has Lévy areas drawn given W alone, not those of the path
 # that the truth follows, and "em-fine" makes the steps of the truth, which the paper solves so.
@@ -237,18 +238,18 @@ def _smaller(settings: Settings, outcomes: list[Outcome]) -> Finding:
         f"β = {outcomes[0].case.beta:g}: SRK-ID has a smaller mean-square error than Euler-Maruyama after "
         f"{settings.iterations} iterations of {settings.step_size:g} (Euler-Maruyama and SRK-ID at {'; '.join(listed)})"
     )
-    return Finding(text, all(gain > 1 + 3 * error for gain, error in gains))
+    return Finding(text, all(gain > 1 + student(settings.runs - 1, 3.0) * error for gain, error in gains))
 
 
 def _theory(settings: Settings, outcomes: list[Outcome]) -> Finding:
     """Whether Euler-Maruyama's error is what theory says; its lower bound on the plateau tells how far that is off."""
-    listed, holds = [], True
+    listed, holds, wide = [], True, student(settings.runs - 1, 4.0)
     for outcome in outcomes:
         mse, error = outcome.mse("em", settings.iterations)
         low, high = _bounds_at(settings, outcome, settings.iterations)
         plateau = _bounds_at(settings, outcome, math.inf)[0]
         listed.append(f"d = {outcome.case.dim}: {low:.3g} to {high:.3g}, and {mse / plateau:.0%}")
-        holds = holds and low - 4 * error < mse < high + 4 * error and error < _NOISE * mse
+        holds = holds and low - wide * error < mse < high + wide * error and error < _NOISE * mse
     text = (
         f"β = {outcomes[0].case.beta:g}: Euler-Maruyama's error is within the bounds of theory (these, and how much of "
         f"the least that its plateau can be is reached, at {'; '.join(listed)})"
@@ -268,13 +269,14 @@ def _paper_reference(settings: Settings, outcomes: list[Outcome]) -> Finding:
         f"would add its own error to SRK-ID's, which is 1/{settings.substeps} of that at {settings.step_size:g} by its "
         f"order ½ (at {'; '.join(listed)})"
     )
-    tolerance = 0.05 * settings.substeps
-    near = all(abs(ratio - settings.substeps) < 4 * error + tolerance for ratio, error in scaled)
+    tolerance, wide = 0.05 * settings.substeps, student(settings.runs - 1, 4.0)
+    near = all(abs(ratio - settings.substeps) < wide * error + tolerance for ratio, error in scaled)
     return Finding(text, near and all(error < _NOISE * ratio for ratio, error in scaled))
 
 
 def _areas_matter(beta: float, outcomes: list[Outcome]) -> Finding:
     """Drawn areas leave Σ_j≠i σ ∂_jσ (A - A')_ji e_i with E(A - A')_ji² = h²/2: (d - 1)/d of what no area leaves."""
+    near, clear = (student(len(outcomes[0].errors) - 1, deviations) for deviations in (4.0, 3.0))
     drawn = [(outcome.case.dim, *outcome.ratio("em", "srk-id-drawn")) for outcome in outcomes]
     path = [outcome.ratio("em", "srk-id") for outcome in outcomes]
     listed = (
@@ -285,8 +287,12 @@ def _areas_matter(beta: float, outcomes: list[Outcome]) -> Finding:
         f"β = {beta:g}: the gain of SRK-ID over Euler-Maruyama shrinks with the dimension, like d/(d - 1), if its Lévy "
         f"areas are drawn given W, and stays large with those of the path (at {'; '.join(listed)})"
     )
-    shrinks = all(abs(gain - dim / (dim - 1)) < 4 * error + 0.1 and error < _NOISE * gain for dim, gain, error in drawn)
-    stays = all(gain - 3 * error > 10 * dim / (dim - 1) for (dim, *_), (gain, error) in zip(drawn, path, strict=True))
+    shrinks = all(
+        abs(gain - dim / (dim - 1)) < near * error + 0.1 and error < _NOISE * gain for dim, gain, error in drawn
+    )
+    stays = all(
+        gain - clear * error > 10 * dim / (dim - 1) for (dim, *_), (gain, error) in zip(drawn, path, strict=True)
+    )
     return Finding(text, shrinks and stays)
 
 
@@ -310,7 +316,7 @@ def draw_errors(settings: Settings, outcomes: list[Outcome], file: Any) -> None:
             _draw_curve(axis, settings, own[0], "em-fine", plots.COLORS[1])
         title = f"non-convex target, β = {beta:g}, γ = {settings.gamma:g}"
         axis.set(yscale="log", xlabel=f"iterations of h = {settings.step_size:g}", title=title)
-    axes[0].set_ylabel("mean-square error (bars: 2 standard errors)")
+    axes[0].set_ylabel("mean-square error (bars: 95 %)")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", title="scheme (dimension)")
     plots.save(figure, file)
 
@@ -322,7 +328,7 @@ def _draw_curve(axis: Any, settings: Settings, outcome: Outcome, chain: str, col
     axis.errorbar(
         shown,
         [mse for mse, _ in points],
-        yerr=[2 * error for _, error in points],
+        yerr=[student_95(settings.runs - 1) * error for _, error in points],
         errorevery=max(1, len(shown) // 10),
         color=color,
         linestyle={"em": "-", "srk-id": "--", "em-fine": ":"}[chain],
@@ -350,7 +356,7 @@ def draw_gains(settings: Settings, outcomes: list[Outcome], file: Any) -> None:
         axis.errorbar(
             settings.dims,
             [gain for gain, _ in gains],
-            yerr=[2 * error for _, error in gains],
+            yerr=[student_95(settings.runs - 1) * error for _, error in gains],
             color=color,
             marker="o" if chain == "srk-id" else "s",
             markersize=5 if chain == "srk-id" else 9,
@@ -361,7 +367,7 @@ def draw_gains(settings: Settings, outcomes: list[Outcome], file: Any) -> None:
         )
     several = [dim for dim in settings.dims if dim > 1]
     axis.plot(several, [dim / (dim - 1) for dim in several], color="0.5", label="d/(d - 1)")
-    axis.set(yscale="log", xlabel="dimension d", ylabel="MSE of EM / MSE of SRK-ID (bars: 2 standard errors)")
+    axis.set(yscale="log", xlabel="dimension d", ylabel="MSE of EM / MSE of SRK-ID (bars: 95 %)")
     axis.set_title(f"after {settings.iterations} iterations of h = {settings.step_size:g}, γ = {settings.gamma:g}")
     axis.set_xticks(settings.dims)
     axis.legend()

@@ -20,7 +20,8 @@ from ..sde import Langevin
 from . import plots
 from .base import Conclusion, Context, Finding, Result, Row
 from .config import ConfigError, Count, Dimension, Positive, Range, Seed
-from .estimates import corrected_w2_squared, mean_and_error
+from .estimates import Method, corrected_w2_squared, mean_and_error
+from .fits import student_95
 from .laws import invariant_error
 from .reference_draws import Reference, reference_draws
 from .targets import FAR, SEPARATION, mixture, regression
@@ -37,7 +38,7 @@ class Metric:
 
     label: str
     clouds: int
-    between: Callable[[Tensor, Tensor], Tensor]
+    between: Callable[..., Tensor]
 
 
 METRICS = {
@@ -77,6 +78,13 @@ class Settings:
     repeats: Annotated[int, Range(2, 10**6)]  # independent runs, for the standard error
     reference: Reference = field(default_factory=Reference)
     data_seed: Seed = 0  # of the regression's data
+    method: Method = "exact"  # of W2², see torchsrk.metrics
+
+    @property
+    def between(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """The error of stacked clouds, as the settings have it."""
+        between = METRICS[self.metric].between
+        return partial(between, method=self.method) if self.metric == "w2" else between
 
     def __post_init__(self) -> None:
         if len({target.name for target in self.targets}) < len(self.targets):
@@ -129,7 +137,7 @@ def measure_reference(settings: Settings, target: Target, context: Context) -> R
     floor = []
     for repeat in range(settings.repeats):
         drawn = chosen(pool, 2 * metric.clouds * settings.particles, seed=_seed(context, _EXACT, repeat), step=0)
-        floor.append(float(metric.between(*drawn.chunk(2))))
+        floor.append(float(settings.between(*drawn.chunk(2))))
     result: Result = {"floor": torch.tensor(floor, dtype=torch.float64)}
     if target.kind == "regression":
         stein = partial(kernel_stein_discrepancy, pool, lambda x: -potential.grad(x), squared=True)
@@ -152,7 +160,7 @@ def measure_trace(settings: Settings, case: Case, context: Context) -> Result:
     for iteration, state in context.bar(states, unit="point", total=len(settings.iterations)):
         last = state
         exact = chosen(pool, count, seed=_seed(context, _SUBSAMPLE, repeat), step=iteration)
-        errors.append(float(metric.between(state.double(), exact)))
+        errors.append(float(settings.between(state.double(), exact)))
     errors += [math.inf] * (len(settings.iterations) - len(errors))  # where particles are no longer finite
     result: Result = {"errors": torch.tensor(errors, dtype=torch.float64)}
     if repeat == 0:
@@ -240,12 +248,14 @@ def _runs(settings: Settings, results: Mapping[str, Result], target: Target, sch
 
 def trace_rows(settings: Settings, results: Mapping[str, Result]) -> list[Row]:
     rows: list[Row] = []
+    method = {"method": settings.method} if settings.metric == "w2" else {}
     for target in settings.targets:
         for scheme, h in product(LABELS, target.step_sizes):
             runs = _runs(settings, results, target, scheme, h)
             for iteration, values in zip(sorted(settings.iterations), runs.unbind(1), strict=True):
                 where = {"target": target.name, "scheme": scheme, "step_size": h, "iteration": iteration}
-                rows.append(where | dict(zip(("error", "standard_error"), mean_and_error(values), strict=True)))
+                errors = dict(zip(("error", "standard_error"), mean_and_error(values), strict=True))
+                rows.append(where | method | errors)
     return rows
 
 
@@ -292,7 +302,9 @@ def findings(settings: Settings, plateaus: list[Row], references: list[Row]) -> 
         place = f"{titles[row['target']]}, h = {row['step_size']:g}"
         label = METRICS[settings.metric].label
         text = f"{place}: {label} settles at {em} with Euler-Maruyama and, clearly lower, at {srk} with SRK-LD"
-        found.append(Finding(text, row["difference"] > 2 * row["difference_standard_error"]))
+        found.append(
+            Finding(text, row["difference"] > student_95(settings.repeats - 1) * row["difference_standard_error"])
+        )
     for row in references:
         if row["draws"] == "chain":
             squared = row["ksd_squared_v"]
@@ -313,6 +325,7 @@ def draw(settings: Settings, rows: list[Row], references: list[Row], file: Any) 
     """A panel for each target: color for step size, line for scheme. The energy's V-statistic is above 0 for
     draws of the target too."""
     figure, axes = plots.panels(len(settings.targets), width=4.8)
+    wide = student_95(settings.repeats - 1)
     for axis, target, reference in zip(axes, settings.targets, references, strict=True):
         own = [row for row in rows if row["target"] == target.name]
         for (h, color), scheme in product(zip(target.step_sizes, cycle(plots.COLORS), strict=False), LABELS):
@@ -320,7 +333,7 @@ def draw(settings: Settings, rows: list[Row], references: list[Row], file: Any) 
             axis.errorbar(
                 [row["iteration"] for row in shown if math.isfinite(row["error"])],
                 [row["error"] for row in shown if math.isfinite(row["error"])],
-                yerr=[2 * row["standard_error"] for row in shown if math.isfinite(row["error"])],
+                yerr=[wide * row["standard_error"] for row in shown if math.isfinite(row["error"])],
                 color=color,
                 linestyle=LINES[scheme],
                 marker="." if scheme == "srk-ld" else "x",
@@ -333,18 +346,18 @@ def draw(settings: Settings, rows: list[Row], references: list[Row], file: Any) 
             axis.axhline(reference["error_of_draws"], color="0.5", linestyle=":", label="draws of the target")
             axis.set_yscale("log")
         else:
-            _show_signed(axis, own)
-        axis.set_ylabel(f"{METRICS[settings.metric].label} to the target (bars: 2 s.e.)")
+            _show_signed(axis, own, wide)
+        axis.set_ylabel(f"{METRICS[settings.metric].label} to the target (bars: 95 %)")
         axis.set(xlabel="iterations", title=target.title, ylim=(None, 8 * axis.get_ylim()[1]))  # room for the legend
         axis.legend(fontsize=8, title="scheme (step size)", title_fontsize=8, loc="upper right")
     plots.save(figure, file)
 
 
-def _show_signed(axis: Any, rows: list[Row]) -> None:
+def _show_signed(axis: Any, rows: list[Row], wide: float) -> None:
     """A logarithmic axis that is linear around 0, for an estimate that is 0 on average when laws are equal."""
     finite = [row for row in rows if math.isfinite(row["error"])] or [{"error": 0.0, "standard_error": 0.0}]
     errors = sorted(row["standard_error"] for row in finite)
     linear = 10.0 ** math.ceil(math.log10(errors[len(errors) // 2] + 1e-12))
     axis.set_yscale("symlog", linthresh=linear)
-    axis.set_ylim(bottom=1.1 * min(-linear / 2, *(row["error"] - 2 * row["standard_error"] for row in finite)))
+    axis.set_ylim(bottom=1.1 * min(-linear / 2, *(row["error"] - wide * row["standard_error"] for row in finite)))
     axis.axhline(0.0, color="0.8", linewidth=0.8, zorder=0)

@@ -103,11 +103,21 @@ def _found(spec: str) -> Any:
     where, _, name = spec.rpartition(":")
     if not where or not all(part.isidentifier() for part in name.split(".")):
         raise TargetError(f"{spec}: expected MODULE:NAME, FILE.py:NAME or a YAML file")
-    module = _module_in(Path(where)) if where.endswith(".py") else _module_named(where)
+    module = _module(where)
     try:
         return attrgetter(name)(module)
     except AttributeError:
         raise TargetError(f"{spec}: there is no {name} in {where}") from None
+
+
+def import_code(where: str) -> None:
+    """Run a module, or a FILE.py, of the user's own: what it registers can then be named in configs."""
+    with users_code(where):
+        _module(where)
+
+
+def _module(where: str) -> ModuleType:
+    return _module_in(Path(where)) if where.endswith(".py") else _module_named(where)
 
 
 def _module_named(name: str) -> ModuleType:

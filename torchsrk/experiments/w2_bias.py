@@ -17,6 +17,7 @@ from ..metrics import corrected_wasserstein2_squared, gaussian_wasserstein2_squa
 from . import plots
 from .base import Conclusion, Context, Finding, Result, Row
 from .config import ConfigError, Count, Dimension, Range
+from .fits import student, student_95
 
 # What the two laws differ in; the first two panels go over dimensions, the others over α, in one dimension.
 TITLES = {
@@ -146,11 +147,12 @@ def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
 
 def _row(case: Case, result: Result) -> Row:
     gaps = result["estimates"] - result["duals"]
-    columns = gaps.mean(0), gaps.std(0) / math.sqrt(len(gaps)), result["estimates"].std(0)
+    error = gaps.std(0) / math.sqrt(len(gaps))
+    columns = gaps.mean(0), error, student_95(len(gaps) - 1) * error, result["estimates"].std(0)
     numbers = {
         f"{kind}_{name}": float(column[k])
         for k, kind in enumerate(COLORS)
-        for name, column in zip(("bias", "standard_error", "spread"), columns, strict=True)
+        for name, column in zip(("bias", "standard_error", "margin", "spread"), columns, strict=True)
     }
     return {**case._asdict(), "exact": laws(case, torch.float64).distance(), **numbers}
 
@@ -159,8 +161,8 @@ def findings(settings: Settings, rows: list[Row]) -> list[Finding]:
     found = [_closer(panel, [row for row in rows if row["panel"] == panel]) for panel in TITLES]
     if len(settings.alphas) > 1:
         largest = [row for row in rows if row["points"] == max(settings.points)]
-        found.append(_unbiased([row for row in largest if row["panel"] == "mean-interpolated"]))
-        found.append(_approach([row for row in largest if row["panel"] == "covariance-interpolated"]))
+        found.append(_unbiased([row for row in largest if row["panel"] == "mean-interpolated"], settings.repeats))
+        found.append(_approach([row for row in largest if row["panel"] == "covariance-interpolated"], settings.repeats))
     return found
 
 
@@ -174,7 +176,7 @@ def _closer(panel: str, rows: list[Row]) -> Finding:
     return Finding(text, closer == len(rows))
 
 
-def _unbiased(rows: list[Row]) -> Finding:
+def _unbiased(rows: list[Row], repeats: int) -> Finding:
     """Moving a law adds the same to the estimate and to W2², but for a term of mean 0: only the noise can improve."""
     first, last = rows[0], rows[-1]
     within = max(_size(row) / row["corrected_standard_error"] for row in rows)
@@ -185,13 +187,15 @@ def _unbiased(rows: list[Row]) -> Finding:
         f"α = {last['alpha']:g}"
     )
     fine = all(10 * row["corrected_standard_error"] < abs(row["vanilla_bias"]) for row in rows)
-    return Finding(text, within < 5 and fine and last["corrected_spread"] < first["corrected_spread"])
+    return Finding(
+        text, within < student(repeats - 1, 5.0) and fine and last["corrected_spread"] < first["corrected_spread"]
+    )
 
 
-def _approach(rows: list[Row]) -> Finding:
+def _approach(rows: list[Row], repeats: int) -> Finding:
     """The corrected bias falls with α. At α = 1 it is 0, and its estimate is noise: hence the standard errors."""
-    steps = pairwise(rows)
-    falls = all(_size(after) < _size(before) + 3 * after["corrected_standard_error"] for before, after in steps)
+    steps, wide = pairwise(rows), student(repeats - 1, 3.0)
+    falls = all(_size(after) < _size(before) + wide * after["corrected_standard_error"] for before, after in steps)
     biases = ", ".join(f"{row['corrected_bias']:.2g} ± {row['corrected_standard_error']:.1g}" for row in rows)
     text = (
         f"{rows[0]['panel']}, {rows[0]['points']} points: the corrected estimator is better as the laws approach; its "
@@ -231,7 +235,7 @@ def _draw(rows: list[Row], names: tuple[str, ...], key: str, label: str, quantit
             _curve(axis, curve, key, kind, quantity, rank / len(sizes))
         axis.set(yscale="log", xlabel=label, title=TITLES[name])
         axis.set_xticks(sorted({row[key] for row in own}))
-    axes[0].set_ylabel("|bias of W2²| (bars: 2 standard errors)" if quantity == "bias" else "spread of an estimate")
+    axes[0].set_ylabel("|bias of W2²| (bars: 95 %)" if quantity == "bias" else "spread of an estimate")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
@@ -240,7 +244,7 @@ def _curve(axis: Any, rows: list[Row], key: str, kind: str, quantity: str, shade
     axis.errorbar(
         [row[key] for row in rows],
         [abs(row[f"{kind}_{quantity}"]) for row in rows],
-        yerr=[2 * row[f"{kind}_standard_error"] for row in rows] if quantity == "bias" else None,
+        yerr=[row[f"{kind}_margin"] for row in rows] if quantity == "bias" else None,
         color=COLORS[kind],
         alpha=0.2 + 0.8 * shade,
         marker="o" if kind == "vanilla" else "s",

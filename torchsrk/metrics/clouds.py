@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
 
+Tile = tuple[slice, slice, int]
 TILE = 1024  # points a side: a tile of float32 distances is 4 MB, and stays in cache through its few passes
 
 
@@ -36,11 +39,52 @@ def centred(*clouds: Tensor) -> tuple[Tensor, ...]:
     return tuple(cloud - centre.to(cloud.dtype) for cloud in clouds)
 
 
-def tiles(rows: int, columns: int, *, symmetric: bool) -> Iterator[tuple[slice, slice, int]]:
+def tiles(rows: int, columns: int, *, symmetric: bool) -> Iterator[Tile]:
     """Slices of rows and columns, and how often the tile counts: 2 off the diagonal of a symmetric matrix."""
     for i in range(0, rows, TILE):
         for j in range(i if symmetric else 0, columns, TILE):
             yield slice(i, i + TILE), slice(j, j + TILE), 2 if symmetric and j > i else 1
+
+
+def total_of_tiles(blocks: Sequence[Tile], value: Callable[[slice, slice, int], Tensor], like: Tensor) -> Tensor:
+    """Σ count · value(rows, columns, count), a float64 number for every tile, one after another.
+
+    Processes that hold the same clouds share out the tiles: see ``sharing``.
+    """
+    found = parts_of(lambda k: blocks[k][2] * value(*blocks[k]), len(blocks))
+    total = torch.zeros((), dtype=torch.float64, device=like.device)
+    for part in found:
+        total += part
+    return total
+
+
+def one_by_one(part: Callable[[int], Tensor], count: int) -> Tensor:
+    """All parts of a sum, made here."""
+    first = part(0)
+    found = first.new_empty(count)  # kept apart, small tensors would break up the memory that tiles come and go in
+    found[0] = first
+    for k in range(1, count):
+        found[k] = part(k)
+    return found
+
+
+Parts = Callable[[Callable[[int], Tensor], int], Tensor]
+_parts: ContextVar[Parts] = ContextVar("parts", default=one_by_one)  # other threads have their own
+
+
+@contextmanager
+def sharing(parts: Parts) -> Iterator[None]:
+    """Within: float64 numbers part(0), part(1) and so on come from ``parts(part, count)``, in this order."""
+    before = _parts.set(parts)
+    try:
+        yield
+    finally:
+        _parts.reset(before)
+
+
+def parts_of(part: Callable[[int], Tensor], count: int) -> Tensor:
+    """part(0) to part(count - 1), float64 numbers, which processes may share out: (count,)."""
+    return _parts.get()(part, count)
 
 
 def squared_distance_factors(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .clouds import centred, check_clouds, squared_distance_factors, tiles
+from ..dtensors import is_sharded
+from .clouds import centred, check_clouds, squared_distance_factors, tiles, total_of_tiles
 
 
 def energy_distance_squared(x: Tensor, y: Tensor) -> Tensor:
@@ -18,8 +19,12 @@ def energy_distance_squared(x: Tensor, y: Tensor) -> Tensor:
     is bounded by a few tiles whatever the number of points; sums run in float64. Differentiable once, in tiles too.
 
     Args:
-        x, y: (points, dim), of any two sizes.
+        x, y: (points, dim), of any two sizes. Of clouds that are sharded over processes each makes some of the tiles.
     """
+    if is_sharded(x) or is_sharded(y):
+        from ..distributed.distances import over_shards
+
+        return over_shards(energy_distance_squared, x, y)
     check_clouds(x=x, y=y)
     x, y = centred(x, y)
     between = _MeanDistance.apply(x, y)
@@ -35,11 +40,13 @@ class _MeanDistance(torch.autograd.Function):
         ctx.save_for_backward(x, y)
         symmetric = _is_same(x, y)
         left, right = squared_distance_factors(x, y)
-        total = torch.zeros((), dtype=torch.float64, device=x.device)
-        for rows, columns, count in tiles(len(x), len(y), symmetric=symmetric):
+
+        def tile(rows: slice, columns: slice, count: int) -> Tensor:
             distance = _distances(left[rows], right[:, columns], on_diagonal=symmetric and count == 1)
-            total += count * distance.sum(-1).sum(dtype=torch.float64)
-        return total / (len(x) * len(y))
+            return distance.sum(-1).sum(dtype=torch.float64)
+
+        blocks = list(tiles(len(x), len(y), symmetric=symmetric))
+        return total_of_tiles(blocks, tile, x) / (len(x) * len(y))
 
     @staticmethod
     @once_differentiable

@@ -7,6 +7,7 @@ import math
 from torch import Tensor
 
 from .clouds import centred, check_clouds
+from .libraries import samples_loss
 
 
 def maximum_mean_discrepancy_squared(x: Tensor, y: Tensor, *, bandwidth: float) -> Tensor:
@@ -14,10 +15,8 @@ def maximum_mean_discrepancy_squared(x: Tensor, y: Tensor, *, bandwidth: float) 
 
     geomloss's, differentiable; it holds a matrix of pairs.
     """
-    from geomloss import SamplesLoss
-
     check_clouds(x=x, y=y)
     if not 0.0 < bandwidth < math.inf:
         raise ValueError(f"bandwidth is a positive length; got {bandwidth!r}")
     x, y = centred(x, y)
-    return 2.0 * SamplesLoss("gaussian", blur=bandwidth, backend="tensorized")(x, y)  # theirs is half of it
+    return 2.0 * samples_loss()("gaussian", blur=bandwidth, backend="tensorized")(x, y)  # theirs is half of it

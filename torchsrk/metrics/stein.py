@@ -7,7 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .clouds import centred, check_clouds, squared_distance_factors, tiles
+from ..dtensors import is_sharded
+from .clouds import centred, check_clouds, squared_distance_factors, tiles, total_of_tiles
 
 
 def kernel_stein_discrepancy(
@@ -35,8 +36,14 @@ def kernel_stein_discrepancy(
         squared: give the squared discrepancy.
         progress: show a progress bar.
 
-    Memory is bounded by a few tiles whatever the number of points.
+    Memory is bounded by a few tiles whatever the number of points. Of points that are sharded over processes each makes
+    some of the tiles, and the scores of its own.
     """
+    if is_sharded(x):
+        from ..distributed.distances import over_shards, scores_of_shards
+
+        options = {"beta": beta, "c": c, "statistic": statistic, "squared": squared, "progress": progress}
+        return over_shards(kernel_stein_discrepancy, x, scores_of_shards(x, score), **options)
     if statistic not in ("V", "U"):
         raise ValueError(f"statistic is 'V' or 'U'; got {statistic!r}")
     if statistic == "U" and not squared:
@@ -97,16 +104,13 @@ class SteinKernel:
 
     def total(self, *, progress: bool = False) -> Tensor:
         """The sum of all entries, in float64."""
-        total = torch.zeros((), dtype=torch.float64, device=self.score.device)
+        from tqdm import tqdm
+
         blocks = list(tiles(self.points, self.points, symmetric=True))
-        for rows, columns, count in _progress_bar(blocks, progress):
-            total += count * self.tile(rows, columns).sum(-1).sum(dtype=torch.float64)
-        return total
+        with tqdm(total=len(blocks), desc="kernel Stein discrepancy", unit="tile", disable=not progress) as bar:
 
+            def tile(rows: slice, columns: slice, count: int) -> Tensor:
+                bar.update(1)
+                return self.tile(rows, columns).sum(-1).sum(dtype=torch.float64)
 
-def _progress_bar(blocks: list[tuple[slice, slice, int]], show: bool) -> list[tuple[slice, slice, int]]:
-    if not show:
-        return blocks
-    from tqdm import tqdm
-
-    return tqdm(blocks, desc="kernel Stein discrepancy", unit="tile")  # type: ignore[return-value]
+            return total_of_tiles(blocks, tile, self.score)

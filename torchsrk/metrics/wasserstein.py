@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
-from typing import NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..brownian.noise import Stream, draw_uniform, fill_normal
-from .clouds import centred, check_clouds, squared_distance_factors
+from ..dtensors import is_sharded
+from .clouds import centred, check_clouds, parts_of
+from .libraries import samples_loss, transport
+from .matching import Plan, optimal_plan
 
-_METHODS = ("auto", "exact", "sinkhorn")
-_MAX_PIVOTS = 10**9  # of the network simplex: it stops by itself long before
+# geomloss's names for the ways to hold the pairs of points.
+_BACKENDS = {"sinkhorn": "tensorized", "sinkhorn-online": "online", "sinkhorn-multiscale": "multiscale"}
+METHODS = ("exact", *_BACKENDS)
+_MOST_MULTISCALE = 3  # dimensions that geomloss cuts into cells
+_WORTH_A_THREAD = 500  # points
 
 
 class Estimate(NamedTuple):
@@ -35,28 +43,40 @@ def wasserstein2_squared(
     """The squared Wasserstein-2 distance between two clouds; differentiable in the points.
 
     Args:
-        x, y: (points, dim), of any two sizes; both methods hold matrices of (points of x) × (points of y).
-        method: "exact" solves the transport problem on the CPU (POT's network simplex, in float64). "sinkhorn" is
+        x, y: (points, dim), of any two sizes.
+        method: "exact" solves the transport problem on the CPU, in float64: by sorting in 1-D, from 3-D on by
+            lapx's Jonker-Volgenant solver where clouds have as many points and no weights, else by POT's network
+            simplex. "sinkhorn" is
             geomloss's debiased divergence on the clouds' device, quicker on a GPU and a little low: with the default
-            blur 0.99 of the exact value for 2,000 points, in 2-D and in 20-D (scripts/bench_scoring.py). "auto" is
-            "exact" for clouds on the CPU and "sinkhorn" elsewhere.
+            blur 0.99 of the exact value for 2,000 points, in 2-D and in 20-D (scripts/bench_scoring.py). Both hold
+            matrices of (points of x) × (points of y). "sinkhorn-online" is the same number without them, in memory that
+            grows with the points, for clouds of 50,000 and more; "sinkhorn-multiscale", in up to 3 dimensions, gets
+            near it from coarse to fine, and is quicker. Both need KeOps (pip install torchsrk[keops]), which compiles
+            when a form is first met. "auto" is "exact" for clouds on the CPU and "sinkhorn" elsewhere.
         x_weights, y_weights: non-negative, one a point; each is normalised to sum to 1. Uniform by default.
         blur: Sinkhorn's resolution, in the unit of x; by default a tenth of the median distance from a point of x to
             its nearest in y. Smaller is nearer to exact, and slower.
         scaling: Sinkhorn's annealing, between 0 and 1: nearer to 1 is nearer to exact, and slower.
     """
+    if is_sharded(x) or is_sharded(y):
+        raise TypeError(
+            "one transport problem is solved by one process: gather the clouds, or give a subsample and repeats to "
+            "corrected_wasserstein2_squared, which processes share out"
+        )
     check_clouds(x=x, y=y)
-    if method not in _METHODS:
-        raise ValueError(f"method is one of {', '.join(map(repr, _METHODS))}; got {method!r}")
+    if method not in ("auto", *METHODS):
+        raise ValueError(f"method is one of {', '.join(map(repr, ('auto', *METHODS)))}; got {method!r}")
     a, b = _weights("x_weights", x_weights, x), _weights("y_weights", y_weights, y)
     x, y = centred(x, y)
-    if method == "exact" or (method == "auto" and x.device.type == "cpu"):
-        return _exact(x, y, a, b)
+    if _is_exact(method, x):
+        return _transported(x, y, optimal_plan(x, y, a, b))
     if blur is not None and not 0.0 < blur < math.inf:
         raise ValueError(f"blur is a positive length; got {blur!r}")
     if not 0.0 < scaling < 1.0:
         raise ValueError(f"scaling is between 0 and 1; got {scaling!r}")
-    return _sinkhorn(x, y, a, b, _default_blur(x, y) if blur is None else blur, scaling)
+    backend = _BACKENDS["sinkhorn" if method == "auto" else method]
+    a, b = _equal(x) if a is None else a, _equal(y) if b is None else b
+    return _sinkhorn(x, y, a, b, _default_blur(x, y) if blur is None else blur, scaling, backend)
 
 
 def corrected_wasserstein2_squared(
@@ -69,36 +89,47 @@ def corrected_wasserstein2_squared(
     repeats: int | None = None,
     subsample: int | None = None,
     seed: int | None = None,
+    blur: float | None = None,
+    scaling: float = 0.9,
 ) -> Tensor | Estimate:
     """½[W²(x, y) + W²(x2, y2) - W²(x, x2) - W²(y, y2)]: the paper's estimator, whose bias vanishes for equal laws.
 
     x and x2 are independent clouds of one law, y and y2 of the other. It may be negative, and is not clipped.
 
     Args:
-        method: as for ``wasserstein2_squared``.
+        method, blur, scaling: as for ``wasserstein2_squared``. With Sinkhorn all four distances are at one blur, by
+            default that of x and y, so that what it takes off each cancels.
         repeats: draw that many times ``subsample`` points from each cloud, without replacement and afresh, and give
-            the mean over repeats with its standard error. Needs ``seed``.
+            the mean over repeats with its standard error. Needs ``seed``. Of clouds that are sharded over processes
+            each makes some of the repeats.
     """
+    if any(map(is_sharded, (x, x2, y, y2))):
+        from ..distributed.distances import over_shards
+
+        options: dict[str, Any] = {"method": method, "blur": blur, "scaling": scaling}
+        options |= {"repeats": repeats, "subsample": subsample, "seed": seed}
+        return over_shards(corrected_wasserstein2_squared, x, x2, y, y2, **options)
     check_clouds(x=x, x2=x2, y=y, y2=y2)
     if repeats is None:
         if subsample is not None or seed is not None:
             raise ValueError("subsample and seed go with repeats")
-        return _corrected(x, x2, y, y2, method)
+        return _corrected(x, x2, y, y2, method, blur, scaling)
     smallest = min(map(len, (x, x2, y, y2)))
     if repeats < 2 or subsample is None or seed is None or not 1 <= subsample <= smallest:
         raise ValueError(
             f"repeats needs at least 2 of them, a seed, and a subsample of 1 to {smallest} points (the smallest "
             f"cloud); got repeats={repeats}, seed={seed}, subsample={subsample}"
         )
-    values = []
-    for repeat in range(repeats):
+
+    def value(repeat: int) -> Tensor:
         drawn = [
             cloud[_choose(len(cloud), subsample, seed, 4 * repeat + k, cloud.device)]
             for k, cloud in enumerate((x, x2, y, y2))
         ]
-        values.append(_corrected(drawn[0], drawn[1], drawn[2], drawn[3], method).double())
-    stacked = torch.stack(values)
-    return Estimate(float(stacked.mean()), float(stacked.std()) / math.sqrt(repeats))
+        return _corrected(drawn[0], drawn[1], drawn[2], drawn[3], method, blur, scaling).double()
+
+    values = parts_of(value, repeats)
+    return Estimate(float(values.mean()), float(values.std()) / math.sqrt(repeats))
 
 
 def gaussian_wasserstein2_squared(m1: Tensor, S1: Tensor, m2: Tensor, S2: Tensor) -> Tensor:
@@ -118,8 +149,6 @@ def gaussian_wasserstein2_squared(m1: Tensor, S1: Tensor, m2: Tensor, S2: Tensor
 
 def sliced_wasserstein2_squared(x: Tensor, y: Tensor, *, projections: int = 128, seed: int) -> Tensor:
     """The mean of the squared one-dimensional distances along random directions (POT); cheap and differentiable."""
-    import ot
-
     check_clouds(x=x, y=y)
     if projections < 1:
         raise ValueError(f"projections is a positive number of directions; got {projections}")
@@ -127,34 +156,54 @@ def sliced_wasserstein2_squared(x: Tensor, y: Tensor, *, projections: int = 128,
     directions = torch.empty(projections, x.shape[1], dtype=torch.float64, device=x.device)
     fill_normal(directions, seed=seed, stream=Stream.PROJECTION)
     directions /= directions.norm(dim=-1, keepdim=True)
-    return ot.sliced_wasserstein_distance(x, y, projections=directions.mT.to(x.dtype), p=2).square()
+    return transport().sliced_wasserstein_distance(x, y, projections=directions.mT.to(x.dtype), p=2).square()
 
 
-def _corrected(x: Tensor, x2: Tensor, y: Tensor, y2: Tensor, method: str) -> Tensor:
-    between = wasserstein2_squared(x, y, method) + wasserstein2_squared(x2, y2, method)
-    within = wasserstein2_squared(x, x2, method) + wasserstein2_squared(y, y2, method)
-    return 0.5 * (between - within)
+def _corrected(x: Tensor, x2: Tensor, y: Tensor, y2: Tensor, method: str, blur: float | None, scaling: float) -> Tensor:
+    pairs = ((x, y), (x2, y2), (x, x2), (y, y2))
+    if _is_exact(method, x):
+        values = _exact_side_by_side([centred(*pair) for pair in pairs])
+    else:
+        blur = _default_blur(x, y) if blur is None else blur
+        values = [wasserstein2_squared(*pair, method, blur=blur, scaling=scaling) for pair in pairs]
+    return 0.5 * (values[0] + values[1] - values[2] - values[3])
 
 
-def _exact(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    import ot
-
-    left, right = squared_distance_factors(x.double(), y.double())
-    cost = (left @ right).clamp(min=0.0)
-    numbers = [tensor.detach().cpu().double().numpy() for tensor in (a, b, cost)]
-    plan, log = ot.emd(*numbers, numItermax=_MAX_PIVOTS, log=True)
-    if log["warning"] is not None:
-        raise RuntimeError(f"the transport problem was not solved: {log['warning']}")
-    # The plan does not change to first order in the cost, so this is differentiable in the points.
-    return (torch.from_numpy(plan).to(cost.device) * cost).sum().to(x.dtype)
+def _is_exact(method: str, x: Tensor) -> bool:
+    return method == "exact" or (method == "auto" and x.device.type == "cpu")
 
 
-def _sinkhorn(x: Tensor, y: Tensor, a: Tensor, b: Tensor, blur: float, scaling: float) -> Tensor:
-    from geomloss import SamplesLoss
+def _exact_side_by_side(pairs: list[tuple[Tensor, ...]]) -> list[Tensor]:
+    """Plans by as many threads as torch may use; what they cost here, as a thread has no graph of its caller's."""
+    many = min(len(pairs), torch.get_num_threads()) if max(map(len, pairs[0])) >= _WORTH_A_THREAD else 1
+    if many == 1:
+        return [_transported(x, y, optimal_plan(x, y, None, None)) for x, y in pairs]
+    with ThreadPoolExecutor(many) as pool:
+        plans = list(pool.map(lambda pair: optimal_plan(pair[0], pair[1], None, None), pairs))
+    return [_transported(x, y, plan) for (x, y), plan in zip(pairs, plans, strict=True)]
 
+
+def _transported(x: Tensor, y: Tensor, plan: Plan) -> Tensor:
+    found = Plan(*(part.to(x.device) for part in plan))
+    return found.cost(x.double(), y.double()).to(x.dtype)
+
+
+def _equal(cloud: Tensor) -> Tensor:
+    return cloud.new_full((len(cloud),), 1.0 / len(cloud))
+
+
+def _sinkhorn(x: Tensor, y: Tensor, a: Tensor, b: Tensor, blur: float, scaling: float, backend: str) -> Tensor:
+    if backend != "tensorized" and importlib.util.find_spec("pykeops") is None:
+        raise ImportError(f"Sinkhorn's {backend} form needs KeOps: pip install torchsrk[keops]")
+    if backend == "multiscale" and x.shape[1] > _MOST_MULTISCALE:
+        raise ValueError(
+            f'"sinkhorn-multiscale" is for up to {_MOST_MULTISCALE} dimensions; the points have {x.shape[1]}: take '
+            '"sinkhorn-online"'
+        )
     # geomloss's cost is half the squared distance, and so is its value.
-    loss = SamplesLoss("sinkhorn", p=2, blur=blur, scaling=scaling, debias=True, backend="tensorized")
-    return 2.0 * loss(a, x, b, y)
+    loss = samples_loss()("sinkhorn", p=2, blur=blur, scaling=scaling, debias=True, backend=backend)
+    # KeOps reads numbers in their order in memory.
+    return 2.0 * loss(*(tensor.contiguous() for tensor in (a, x, b, y))).squeeze()
 
 
 def _default_blur(x: Tensor, y: Tensor) -> float:
@@ -165,9 +214,9 @@ def _default_blur(x: Tensor, y: Tensor) -> float:
         return max(float(nearest.median()) / 10.0, 1e-3 * float(spread), 1e-12)
 
 
-def _weights(name: str, weights: Tensor | None, cloud: Tensor) -> Tensor:
+def _weights(name: str, weights: Tensor | None, cloud: Tensor) -> Tensor | None:
     if weights is None:
-        return cloud.new_full((len(cloud),), 1.0 / len(cloud))
+        return None
     if weights.shape != (len(cloud),) or weights.dtype != cloud.dtype or weights.device != cloud.device:
         raise ValueError(
             f"{name} is ({len(cloud)},), one a point, in {cloud.dtype} on {cloud.device}; got {tuple(weights.shape)} "

@@ -1,0 +1,163 @@
+"""Schemes, potentials and experiments of the user's own: named in configs after ``--import``, and refused before."""
+
+import pytest
+import yaml
+
+from torchsrk import __version__, experiments
+from torchsrk.cli import main
+from torchsrk.experiments import named_potentials, register_experiment
+from torchsrk.experiments.named_potentials import register_potential
+from torchsrk.integrators import base
+
+CODE = """
+import sys
+from dataclasses import dataclass
+
+import torch
+
+from torchsrk import EulerMaruyama, Integrator
+from torchsrk.experiments import register_experiment
+from torchsrk.experiments.base import Conclusion, Finding
+from torchsrk.experiments.named_potentials import register_potential
+from torchsrk.potentials import FunctionPotential
+
+
+class Mine(Integrator):
+    name = "my-scheme"
+    gradients_per_step = 1
+    strong_order_additive = 1.0
+
+    def step(self, sde, t, state, increment):
+        return EulerMaruyama().step(sde, t, state, increment)
+
+
+@dataclass(frozen=True)
+class Bowl:
+    stiffness: float = 1.0
+
+    def potential(self, context):
+        return FunctionPotential(lambda x: 0.5 * self.stiffness * x.square().sum(-1), 2)
+
+
+@dataclass(frozen=True)
+class Settings:
+    count: int = 2
+
+
+def plan(settings):
+    return [f"unit-{k}" for k in range(settings.count)]
+
+
+def measure(settings, unit, context):
+    return {"value": float(unit[-1])}
+
+
+def conclude(settings, results):
+    total = sum(result["value"] for result in results.values())
+    return Conclusion({"values": [{"total": total}]}, {}, [Finding(f"the sum is {total:g}", True)])
+
+
+register_potential("my-bowl", Bowl)
+register_experiment("my-experiment", sys.modules[__name__])
+"""
+
+
+@pytest.fixture
+def code(tmp_path, monkeypatch):
+    """The user's file, with registries that forget it afterwards."""
+    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+    monkeypatch.setattr(experiments, "_REGISTERED", {})
+    monkeypatch.setattr(named_potentials, "_KINDS", dict(named_potentials._KINDS))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(CODE, encoding="utf-8")
+    return "mine.py"
+
+
+def config(folder, **entries):
+    (folder / "config.yaml").write_text(yaml.safe_dump({"description": "Mine", "settings": {}, **entries}), "utf-8")
+    return "config.yaml"
+
+
+def test_an_experiment(code, tmp_path, capsys):
+    file = config(tmp_path, experiment="my-experiment")
+    assert main(["run", file]) == 2
+    assert "experiment: expected one of asymptotic, " in capsys.readouterr().err
+    assert main(["run", file, "--import", code, "--settings.count", "3", "--output", "out"]) == 0
+    assert "holds: the sum is 3" in capsys.readouterr().out
+    assert (tmp_path / "out" / "values.csv").read_text(encoding="utf-8").split() == ["total", "3.0"]
+
+
+def test_a_scheme(code, capsys):
+    asked = ["run", "schemes", "--print_config", "--settings.schemes", "[em, my-scheme]"]
+    assert main(asked) == 2
+    assert "settings.schemes[1]: expected one of baoab, " in capsys.readouterr().err
+    assert main([*asked, "--import", code]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["settings"]["schemes"] == ["em", "my-scheme"]
+
+
+def test_a_scheme_without_a_known_law_is_refused_by_name_where_one_is_needed(code, capsys):
+    assert main(["run", "asymptotic", "--import", code, "--print_config", "--settings.schemes", "[my-scheme]"]) == 2
+    error = capsys.readouterr().err
+    assert "my-scheme" in error
+    assert "expected one of em, srk-ld" in error
+
+
+def test_a_potential(code, tmp_path, capsys):
+    (tmp_path / "bowl.yaml").write_text("target: my-bowl\nstiffness: 4.0\n", encoding="utf-8")
+    asked = ["sample", "bowl.yaml", "--output", "out", "--particles", "100", "--draws", "5"]
+    assert main(asked) == 2
+    assert "target: expected one of mixture, regression" in capsys.readouterr().err
+    assert main([*asked, "--import", code]) in (0, 3)
+    assert (tmp_path / "out" / "summary.md").is_file()
+
+
+def test_code_that_is_not_there_or_fails(code, tmp_path, capsys):
+    for name in ("absent", "absent.py"):
+        assert main(["run", "fig1a", "--import", name]) == 2
+        assert "absent" in capsys.readouterr().err
+    (tmp_path / "broken.py").write_text("raise KeyError('mine')\n", encoding="utf-8")
+    assert main(["run", "fig1a", "--import", "broken.py"]) == 2
+    error = capsys.readouterr().err
+    assert "broken.py: KeyError: 'mine'" in error
+    assert 'broken.py", line 1' in error
+
+
+def test_names_that_are_taken_and_things_that_are_none():
+    with pytest.raises(ValueError, match="'schemes' is the name of one of torchsrk's own"):
+        register_experiment("schemes", named_experiment())
+    with pytest.raises(TypeError, match="has no plan, measure, conclude"):
+        register_experiment("other", type("Other", (), {"Settings": int}))
+    with pytest.raises(ValueError, match="'banana' is the name of one"):
+        register_potential("banana", named_potentials._KINDS["banana"])
+    with pytest.raises(TypeError, match="no dataclass with a method potential"):
+        register_potential("other", int)
+
+
+def named_experiment():
+    return experiments.experiment_named("schemes")
+
+
+def test_the_nearest_config(capsys):
+    assert main(["run", "fig1aa"]) == 2
+    assert "(did you mean fig1a?)" in capsys.readouterr().err
+    assert main(["theory", "configs/theori.yaml"]) == 2
+    assert "(did you mean theory?)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["run", "--help"]])
+def test_version_and_help(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    if arguments == ["--version"]:
+        assert shown == f"torchsrk {__version__}\n"
+    else:
+        for text in ("--profile quick|full|paper", "--seed N", "--device auto|cpu|cuda", "--dtype float32|float64"):
+            assert text in shown
+
+
+def test_the_version_of_the_installed_package():
+    from importlib.metadata import version
+
+    assert version("torchsrk") == __version__

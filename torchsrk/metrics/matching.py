@@ -1,0 +1,96 @@
+"""Exact transport between two clouds: which points go where, and how much of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .clouds import squared_distance_factors
+from .libraries import assignment, transport
+
+_MAX_PIVOTS = 10**9  # of the network simplex: it stops by itself long before
+_FLATTEST = 1e-6  # the least variance of a direction, as a share of the largest, that clouds are stretched along
+# Jonker and Volgenant's method takes a tenth of the simplex's time in 20-D, a third in 3-D, and longer than it in 2-D
+# where clouds differ in more than their second moments.
+_LEAST_DIM = 3
+
+
+class Plan(NamedTuple):
+    """Mass that goes from points of one cloud to points of another: three tensors of one length."""
+
+    source: Tensor
+    to: Tensor
+    mass: Tensor
+
+    def cost(self, x: Tensor, y: Tensor) -> Tensor:
+        """Σ mass·‖x_source - y_to‖², differentiable in the points: to first order the plan does not change."""
+        return (self.mass * (x[self.source] - y[self.to]).square().sum(-1)).sum()
+
+
+def optimal_plan(x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None) -> Plan:
+    """The plan of least Σ mass·‖x_i - y_j‖², in float64 on the CPU; weights None are equal ones."""
+    x, y = (cloud.detach().cpu().double() for cloud in (x, y))
+    if a is not None or b is not None or len(x) != len(y):
+        return _simplex(x, y, a, b)
+    if x.shape[1] == 1:
+        return _permutation(x[:, 0].argsort(stable=True), y[:, 0].argsort(stable=True))
+    return _simplex(x, y, None, None) if x.shape[1] < _LEAST_DIM else _jonker_volgenant(x, y)
+
+
+def alike(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Clouds with one mean and one covariance for which the same permutations are optimal.
+
+    ‖x - y‖² and ‖Bx + p - (B⁻ᵀy + q)‖² differ by what depends on x alone and on y alone, which no permutation changes.
+    With Gaussian laws that takes off their potentials, and leaves a method that starts from none little to find.
+    """
+    x, y = x - x.mean(0), y - y.mean(0)
+    first, second = (cloud.mT @ cloud / len(cloud) for cloud in (x, y))
+    if min(_flatness(first), _flatness(second)) < _FLATTEST:
+        return x, y
+    root = _power(first, 0.5)
+    inverse = _power(first, -0.5)
+    moved = inverse @ _power(root @ second @ root, 0.5) @ inverse
+    return x @ _power(moved, 0.5), y @ _power(moved, -0.5)
+
+
+def _jonker_volgenant(x: Tensor, y: Tensor) -> Plan:
+    x, y = alike(x, y)
+    left, right = squared_distance_factors(x, y)
+    rows, columns = assignment()((left @ right).numpy(), return_cost=False)
+    found = _permutation(torch.as_tensor(rows, dtype=torch.int64), torch.as_tensor(columns, dtype=torch.int64))
+    everyone = torch.arange(len(x))
+    if any(not torch.equal(part.sort().values, everyone) for part in (found.source, found.to)):
+        raise RuntimeError(f"the assignment of {len(x)} points was not solved: it leaves some of them out")
+    return found
+
+
+def _simplex(x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None) -> Plan:
+    left, right = squared_distance_factors(x, y)
+    cost = (left @ right).clamp(min=0.0)
+    masses = (
+        (torch.full((len(cloud),), 1.0 / len(cloud), dtype=torch.float64) if given is None else given.detach().cpu())
+        for cloud, given in ((x, a), (y, b))
+    )
+    numbers = [tensor.double().numpy() for tensor in (*masses, cost)]
+    plan, log = transport().emd(*numbers, numItermax=_MAX_PIVOTS, log=True)
+    if log["warning"] is not None:
+        raise RuntimeError(f"the transport problem was not solved: {log['warning']}")
+    whole = torch.from_numpy(plan)
+    source, to = whole.nonzero(as_tuple=True)
+    return Plan(source, to, whole[source, to])
+
+
+def _permutation(source: Tensor, to: Tensor) -> Plan:
+    return Plan(source, to, torch.full((len(source),), 1.0 / len(source), dtype=torch.float64))
+
+
+def _flatness(covariance: Tensor) -> float:
+    values = torch.linalg.eigvalsh(covariance)
+    return float(values[0] / values[-1]) if bool(values.isfinite().all()) and float(values[-1]) > 0.0 else 0.0
+
+
+def _power(matrix: Tensor, exponent: float) -> Tensor:
+    values, vectors = torch.linalg.eigh(matrix)
+    return (vectors * values.clamp(min=0.0) ** exponent) @ vectors.mT
