@@ -79,8 +79,10 @@ class Largest(TorchDispatchMode):
 def test_srk_id_makes_nothing_of_size_d_m_m(noise_type, sigma, most):
     particles, dim = 7, 30
     sde = SDE(torch.neg, sigma, noise_type)
+    options = {"integrator": "srk-id", "step_size": 0.01, "num_steps": 1, "seed": 0}
+    sample(sde, torch.ones(1, dim), **options)  # the noise kernel is checked when it is first used
     with Largest() as largest:
-        sample(sde, torch.ones(particles, dim), integrator="srk-id", step_size=0.01, num_steps=1, seed=0)
+        sample(sde, torch.ones(particles, dim), **options)
     assert particles * dim <= largest.entries <= particles * dim * most
 
 

@@ -9,8 +9,11 @@ PACKAGE = Path(__file__).parent.parent / "torchsrk"
 # A part may import from itself and from those named after it.
 ALLOWED = {
     "derived": set(),
+    "extras": set(),
+    "version": set(),
     "brownian": {"derived"},
     "blocks": set(),
+    "dtensors": set(),
     "files": set(),
     "checkpoints": {"files"},
     "transforms": set(),
@@ -24,6 +27,11 @@ ALLOWED = {
     "solving": {"compiled", "brownian", "transforms"},
     "sampling": {
         *("solving", "compiled", "integrators", "sde", "potentials", "brownian", "blocks", "recompute", "transforms"),
+        "dtensors",
+    },
+    "distributed": {
+        *("sampling", "compiled", "integrators", "sde", "potentials", "blocks", "checkpoints", "files", "dtensors"),
+        *("metrics", "tuning"),
     },
     "coupling": {"sampling", "integrators", "sde"},
     "tuning": {
@@ -40,25 +48,35 @@ ALLOWED = {
             "transforms",
         ),
     },
-    "diagnostics": {"tuning", "sampling", "integrators", "sde", "potentials"},
-    "plots": {"diagnostics", "sampling"},
+    "diagnostics": {"extras", "tuning", "sampling", "integrators", "sde", "potentials"},
+    "plots": {"extras", "diagnostics", "sampling"},
     "targets": {"integrators", "sde", "potentials"},
     "distributions": {
         *("diagnostics", "tuning", "targets", "sampling", "integrators", "sde", "potentials", "brownian", "starts"),
         "transforms",
     },
-    "metrics": {"brownian"},
+    "metrics": {"brownian", "dtensors", "extras"},
+    "interop": {"extras", "distributions", "potentials", "brownian"},
+    "theory": {"sampling", "integrators", "sde", "potentials", "brownian"},
     "experiments": {
-        *("diagnostics", "plots"),
+        *("diagnostics", "extras", "plots", "theory"),
         *("distributions", "reference", "sampling", "integrators", "sde", "potentials", "brownian", "metrics"),
         *("checkpoints", "files", "compiled", "blocks", "targets", "tuning"),
     },
-    "cli": {"experiments", "checkpoints", "sampling"},
+    "cli": {"version", "experiments", "checkpoints", "distributed", "sampling"},
+    "__main__": {"cli"},
     "reference": {"integrators", "sde", "brownian"},
 }
 # What a part may import from above it, but only within a function or for its annotations: a plan's own
-# diagnosis, and the explanation of an SDE's compiled step.
-ALLOWED_LATE = {"tuning": {"diagnostics"}, "compiled": {"sampling", "integrators", "sde"}}
+# diagnosis, the explanation of an SDE's compiled step, and what is spread over processes.
+ALLOWED_LATE = {
+    "tuning": {"diagnostics"},
+    "compiled": {"sampling", "integrators", "sde"},
+    "sampling": {"distributed"},
+    "experiments": {"distributed"},
+    "metrics": {"distributed"},
+    "distributions": {"distributed"},
+}
 
 
 def late_nodes(tree: ast.Module) -> set[ast.AST]:
@@ -98,6 +116,8 @@ import sys, torch
 before = set(sys.modules)
 import torchsrk
 heavy = {"torchsde", "scipy", "matplotlib", "tqdm", "ot", "geomloss", "safetensors", "arviz", "xarray", "pandas"}
+heavy |= {"triton", "pykeops", "pyro", "sbi", "torchsrk.compiled.lowering", "torchsrk.compiled.programs"}
+heavy |= {name for name in sys.modules if name.startswith(("torch.distributed.checkpoint", "torchsrk.distributed"))}
 print(sorted(heavy & (set(sys.modules) - before)))
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,7 +12,8 @@ from torchsrk.brownian import FreshNoise, Increment
 from torchsrk.distributions import DiffusionDistribution
 from torchsrk.integrators import integrator_named
 from torchsrk.potentials import DistributionPotential, FunctionPotential
-from torchsrk.sampling import _Chain
+from torchsrk.sampling.dynamics import Dynamics
+from torchsrk.sampling.plans import Pace
 
 DIM, PARTICLES, STEP_SIZE = 3, 5, 0.01
 CUDA = pytest.param(
@@ -119,7 +120,7 @@ def test_steps_without_a_host_copy(name, scheme, device):
     The loop of ``sample`` between two checks: noise, Lévy areas and steps. Distributions keep their own tensors.
     """
     sde, integrator, x, _ = prepared(name, scheme, device)
-    chain = _Chain(sde, integrator, STEP_SIZE, 0, 0, None, sde.brownian_dim(x))
+    chain = Dynamics(sde, integrator, Pace(STEP_SIZE), 0, 0, None, sde.brownian_dim(x))
     if device == "cuda":
         torch.cuda.set_sync_debug_mode("error")
     try:
@@ -133,7 +134,7 @@ def test_steps_without_a_host_copy(name, scheme, device):
 def test_a_distribution_on_the_meta_device():
     normal = torch.distributions.Normal(*torch.ones(2, DIM, device="meta"), validate_args=False)
     sde = Langevin(DistributionPotential(torch.distributions.Independent(normal, 1, validate_args=False)))
-    chain = _Chain(sde, integrator_named("srk-ld"), STEP_SIZE, 0, 0, None, DIM)
+    chain = Dynamics(sde, integrator_named("srk-ld"), Pace(STEP_SIZE), 0, 0, None, DIM)
     assert chain.advance(torch.ones(4, DIM, device="meta"), 0, first=0, last=2).device.type == "meta"
 
 

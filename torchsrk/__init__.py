@@ -21,11 +21,18 @@ from .integrators import (
     Tamed,
 )
 from .integrators.capped import Capped
-from .sampling import NonFiniteStateError, Run, integrate, sample
-from .sde import SDE, ItoDiffusion, Langevin, UnderdampedLangevin
+from .sampling import Chain, NonFiniteStateError, Run, integrate, sample
+from .sde import (
+    SDE,
+    ItoDiffusion,
+    Langevin,
+    ReverseDiffusion,
+    UnderdampedLangevin,
+    VarianceExploding,
+    VariancePreserving,
+)
 from .tuning import Tuning, tune
-
-__version__ = "0.1.0"
+from .version import __version__
 
 __all__ = [
     "BAOAB",
@@ -39,6 +46,7 @@ __all__ = [
     "SRKLD",
     "UBU",
     "Capped",
+    "Chain",
     "Cheng",
     "EulerMaruyama",
     "Integrator",
@@ -48,11 +56,15 @@ __all__ = [
     "NonFiniteStateError",
     "Ozaki",
     "RandomizedMidpoint",
+    "ReverseDiffusion",
     "Run",
     "ShARK",
     "Tamed",
     "Tuning",
     "UnderdampedLangevin",
+    "VarianceExploding",
+    "VariancePreserving",
+    "__version__",
     "diagnose",
     "integrate",
     "sample",

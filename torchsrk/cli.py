@@ -7,22 +7,26 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import torch
 
 from .checkpoints import CheckpointError
-from .experiments.config import ConfigError, parse_overrides, read_yaml
+from .distributed import RankError
+from .experiments import theory
+from .experiments.config import ConfigError, nearest, parse_overrides, read_yaml
 from .experiments.folder import FolderError
 from .experiments.laws import QuadratureError
 from .experiments.named_potentials import NAMES
 from .experiments.posterior import as_markdown
 from .experiments.posterior_runs import Settings, execute_sample
 from .experiments.report import write_report
-from .experiments.runs import execute, load_config, resolved
-from .experiments.user_code import TargetError
+from .experiments.runs import Config, execute, load_config, resolved
+from .experiments.user_code import TargetError, import_code
 from .sampling import NonFiniteStateError
+from .version import __version__
 
 # The message of these is all that a user needs: a config, a folder, a disk, a step, sizes beyond the machine.
 _USERS = (
@@ -47,15 +51,7 @@ same command with --resume goes on, to the same bits.
 
 exit codes: 0 done, and nothing speaks against the draws; {_UNTRUSTED} done, but the draws should not be trusted as is;
 2 refused, or failed; 130 stopped."""
-# Within the package where it is installed, or beside it in a source tree.
-CONFIGS = next(
-    (
-        folder
-        for folder in (Path(__file__).parent / "configs", Path(__file__).parent.parent / "configs")
-        if folder.is_dir()
-    ),
-    Path("configs"),
-)
+CONFIGS = Path(__file__).parent / "configs"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,7 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # nothing is lost to a terminal that knows no "²"
     try:
-        commands = {"sample": _sample, "run": _run, "list": _list, "report": _report}
+        for module in getattr(options, "imports", ()):
+            import_code(module)
+        commands = {"sample": _sample, "run": _run, "theory": _theory, "list": _list, "report": _report}
         code = commands[options.command](options, rest)
         sys.stdout.flush()
         return code
@@ -73,13 +71,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except KeyboardInterrupt:
-        hint = "; --resume goes on from here" if options.command in ("run", "sample") else ""
+        hint = "; --resume goes on from here" if options.command in ("run", "theory", "sample") else ""
         print(f"\ntorchsrk: stopped{hint}", file=sys.stderr)
         return 130
     except _USERS as error:
         if isinstance(error, TargetError) and error.trace:
             print(error.trace, end="", file=sys.stderr)
         return _refused(str(error) or type(error).__name__)
+    except RankError as error:
+        # The rank that failed has said why, if it is known which.
+        return _refused(str(error)) if error.rank is None else 2
     except RuntimeError as error:
         if "can't allocate memory" not in str(error):
             raise
@@ -95,19 +96,29 @@ def _parsed(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[s
     parser = argparse.ArgumentParser(
         prog="torchsrk", description="Sample posteriors, and run experiments from YAML configs."
     )
+    parser.add_argument("--version", action="version", version=f"torchsrk {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     _add_sample(commands)
-    run = commands.add_parser("run", help="run a config", allow_abbrev=False)
-    run.add_argument("config", help="a YAML file, or the name of a shipped config; --dotted.key value changes an entry")
-    run.add_argument("--output", type=Path, help="the run's folder, by default results/NAME-PROFILE")
-    run.add_argument("--resume", action="store_true", help="go on with the run in the folder")
-    run.add_argument("--print_config", action="store_true", help="show the resolved config and stop")
+    for name, text in (("run", "run a config"), ("theory", "what bounds plan for a config, and what is needed")):
+        run = commands.add_parser(
+            name,
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.",
+            epilog=_entries(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        run.add_argument("config", help="a YAML file, or the name of a shipped config (`torchsrk list`)")
+        run.add_argument("--output", type=Path, help="the run's folder, by default results/NAME-PROFILE")
+        run.add_argument("--resume", action="store_true", help="go on with the run in the folder")
+        run.add_argument("--print_config", action="store_true", help="show the resolved config and stop")
+        _add_import(run)
     commands.add_parser("list", help="the shipped configs")
     report = commands.add_parser("report", help="one HTML page with the figures, tables and settings of runs")
     report.add_argument("runs", nargs="+", type=Path, metavar="DIR", help="folders of finished runs")
     report.add_argument("--output", type=Path, default=Path("report.html"), help="the page, by default report.html")
     options, rest = parser.parse_known_args(arguments)
-    if options.command != "run" and rest:
+    if options.command not in ("run", "theory") and rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return options, rest
 
@@ -135,6 +146,31 @@ def _add_sample(commands: Any) -> None:
         shown = text if default is None else f"{text}; by default {default}"
         sample.add_argument(f"--{name}", type=kind, default=default, help=shown)
     sample.add_argument("--compile", action="store_true", help="run steps as one C loop")
+    _add_import(sample)
+
+
+def _add_import(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--import",
+        dest="imports",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="code of yours, MODULE or FILE.py, that is run first: the schemes, potentials and experiments that it "
+        "registers can then be named in configs; may be given several times",
+    )
+
+
+def _entries() -> str:
+    """What every config has, and so can be said on the command line."""
+    lines = ["Any entry of the config is changed by its dotted key, such as --settings.chains 500. Every config has:"]
+    hints = get_type_hints(Config)
+    for field in fields(Config):
+        if field.name in ("experiment", "description", "settings"):
+            continue
+        choices = get_args(hints[field.name]) or {bool: ("true", "false")}.get(hints[field.name], ("N",))
+        lines.append(f"  --{field.name} {'|'.join(choices)}".ljust(36) + f"by default {field.default}".lower())
+    return "\n".join(lines)
 
 
 def _sample(options: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -152,6 +188,14 @@ def _sample(options: argparse.Namespace, rest: Sequence[str]) -> int:
     return _UNTRUSTED
 
 
+def _theory(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    file = _config_file(options.config)
+    experiment = load_config(file, parse_overrides(rest)).experiment
+    if experiment != "theory":
+        raise ConfigError(f"{file}: experiment: expected theory; got {experiment}: `torchsrk run` is for that")
+    return _run(options, rest)
+
+
 def _run(options: argparse.Namespace, rest: Sequence[str]) -> int:
     file = _config_file(options.config)
     config = load_config(file, parse_overrides(rest))
@@ -160,6 +204,10 @@ def _run(options: argparse.Namespace, rest: Sequence[str]) -> int:
         return 0
     output = options.output or Path("results") / f"{file.stem}-{config.profile}"
     conclusion = execute(config, output, options.resume)
+    if conclusion is None:  # another rank says what was found
+        return 0
+    if options.command == "theory":
+        print("\n".join(theory.table(conclusion)), end="\n\n")
     print("\n".join(conclusion.lines()), end="\n\n")
     for kind, names, ending in (("figure", conclusion.figures, "png"), ("table", conclusion.tables, "csv")):
         for name in names:
@@ -181,7 +229,13 @@ def _report(options: argparse.Namespace, rest: Sequence[str]) -> int:
 
 def _config_file(given: str) -> Path:
     shipped = {file.stem: file for file in CONFIGS.glob("*.yaml")}
-    return shipped.get(given, Path(given))
+    file = shipped.get(given, Path(given))
+    if not file.exists():
+        meant = nearest(Path(given).stem, list(shipped))
+        raise ConfigError(
+            f"{given}: there is no such file, and no shipped config of this name{meant}: `torchsrk list` shows them"
+        )
+    return file
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Size, Tensor, nn
@@ -16,12 +16,16 @@ from .diagnostics import Diagnosis, diagnose
 from .integrators import Integrator, integrator_named
 from .potentials import Potential, UnconstrainedPotential
 from .potentials.angles import is_angle, wrapped
-from .sampling import Run, check_step_size, integrate, sample
+from .potentials.function import Function, Negative
+from .sampling import Chain, Run, check_step_size, integrate
 from .starts import drawn_starts, given_starts, spread_over, with_more_dimensions
-from .targets import Target, described, diffusion_for, has_corner, potential_of, tensor_of
+from .targets import Target, described, diffusion_for, has_corner, own_tensor, potential_of, target_given, tensor_wanted
 from .transforms import is_transformed, outside_transforms
 from .tuning import Tuning
 from .tuning.chains import TunedChains
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 _LOOKED_AT = 10  # draws of every chain, for a diagnosis
 
@@ -46,6 +50,7 @@ class DiffusionDistribution(Distribution):
     Args:
         target: a log density, up to a constant, as a callable from points (..., *event_shape) to (...); a Potential,
             which is a negative log density; or a torch distribution.
+        log_density, energy: in the place of ``target``, a callable with its sign said: log p or -log p.
         step_size, num_steps: of the diffusion, in unconstrained space: both, or neither.
         integrator: by default "baoab" for what is tuned, and "srk-ld" otherwise. A scheme for underdamped diffusions,
             such as "baoab", runs one, from velocities of their own law.
@@ -55,18 +60,26 @@ class DiffusionDistribution(Distribution):
         event_shape: the shape of a point, for a callable or a Potential of no fixed dimension.
         batch_shape: for a callable or a Potential with batched parameters: it is given points
             (..., *batch_shape, *event_shape), and all its targets are sampled in one go.
-        support: of a callable or a Potential, as a constraint; by default all of ℝⁿ.
+        support: of a callable or a Potential, as a constraint; by default all of ℝⁿ. Parameters on several supports in
+            one vector: ``constraints.cat([constraints.positive, constraints.real], dim=-1, lengths=[1, 2])`` is a scale
+            and two that are free; ``constraints.stack([constraints.positive, constraints.unit_interval], dim=-1)`` has
+            one entry of each.
         initial: where particles start. A tensor of as many dimensions as (*batch_shape, *event_shape), or fewer,
             broadcasts to that and is where all chains start; with one dimension more, that is the first, and holds a
             start for every chain. A distribution of one point, which broadcasts likewise, is drawn from for every
             chain and every entry of the batch. None is a standard normal in unconstrained space.
         chain_length, thin: take so many draws from every chain, ``thin`` steps apart, the first after ``num_steps``.
-            They depend on one another.
+            They depend on one another. Those of one chain stand together, in order: ``sample((n,))`` with n a multiple
+            of chain_length, reshaped to (n // chain_length, chain_length, *batch_shape, *event_shape), is (chains,
+            draws, ...), as ArviZ wants them.
         warm_start: later calls go on from where the chains of the last one stopped; see ``state_dict``.
         seed: makes draws independent of torch's global generator: they depend on the seed and on how many calls came
             before, to ``sample``, ``rsample`` and ``expand``. By default every call takes a seed from the generator, so
             that ``torch.manual_seed`` repeats them.
         compile, progress: as for ``torchsrk.sample``, and for ``torchsrk.tune``.
+        mesh: of processes (see ``torchsrk.distributed.start``) that share out the draws. All of them make the same
+            calls, with a ``seed``, and ``sample((n,))`` gives a DTensor with the draws that one process would have
+            made. For a given step_size and num_steps; of what is tuned ``torchsrk.distributed.sample_tuned`` draws.
     """
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
@@ -74,8 +87,10 @@ class DiffusionDistribution(Distribution):
 
     def __init__(
         self,
-        target: Target,
+        target: Target | None = None,
         *,
+        log_density: Function | None = None,
+        energy: Function | None = None,
         step_size: float | None = None,
         num_steps: int | None = None,
         integrator: Integrator | str | None = None,
@@ -92,10 +107,16 @@ class DiffusionDistribution(Distribution):
         seed: int | None = None,
         compile: bool | Literal["auto"] = False,
         progress: bool = False,
+        mesh: DeviceMesh | None = None,
         validate_args: bool | None = None,
     ) -> None:
+        if mesh is not None and (seed is None or step_size is None or chain_length > 1 or warm_start):
+            raise ValueError(
+                "draws over a mesh need a seed, step_size and num_steps, and come one from a chain that starts anew"
+            )
         if seed is not None:
             check_seed(seed)
+        target = target_given(target, log_density, energy)
         if initial is not None and not isinstance(initial, (Tensor, Distribution)):
             raise TypeError(f"initial is a tensor, a distribution or None; got {type(initial).__name__}")
         _check_numbers(step_size, num_steps, chain_length, thin, warm_start)
@@ -105,15 +126,14 @@ class DiffusionDistribution(Distribution):
         self.step_size, self.num_steps, self.integrator = step_size, num_steps, integrator
         self.initial, self.chain_length, self.thin = initial, chain_length, thin
         self.warm_start, self.seed, self.compile, self.progress = warm_start, seed, compile, progress
-        log_density, batch, event, self._support = described(target, event_shape, batch_shape, support)
+        density, batch, event, self._support = described(target, event_shape, batch_shape, support)
         self._scheme, self.friction = integrator_named(integrator), friction
-        self._sde = diffusion_for(
-            self._scheme, potential_of(target, log_density, batch, event, self._support), friction
-        )
+        self._sde = diffusion_for(self._scheme, potential_of(target, density, batch, event, self._support), friction)
         self._is_angle = isinstance(target, Distribution) and is_angle(target)
-        self.tolerance, self.particles = tolerance, particles
+        self.tolerance, self.particles, self.mesh = tolerance, particles, mesh
         self._calls = 0
         self._chains: Tensor | None = None  # states (chains, *batch_shape, width), where the last call left them
+        self._wanted: dict[torch.dtype, Tensor] = {}  # by a function that shows no tensors, for points of a dtype
         super().__init__(batch, event, validate_args=validate_args)
         self._tuned = self._chains_to_tune() if step_size is None else None
 
@@ -190,6 +210,7 @@ class DiffusionDistribution(Distribution):
             seed=None if self.seed is None else self._next_seed(),
             compile=self.compile,
             progress=self.progress,
+            mesh=self.mesh,
             validate_args=vars(self).get("_validate_args"),
         )
         if self._chains is not None:
@@ -215,6 +236,7 @@ class DiffusionDistribution(Distribution):
 
     def __repr__(self) -> str:
         name = type(self.target).__name__ if isinstance(self.target, (nn.Module, Distribution)) else "log density"
+        name = "energy" if isinstance(self.target, Negative) else name
         shapes = f"batch_shape={tuple(self.batch_shape)}, event_shape={tuple(self.event_shape)}"
         how = f"step_size={self.step_size}, num_steps={self.num_steps}"
         if self._tuned is not None:
@@ -266,22 +288,10 @@ class DiffusionDistribution(Distribution):
     def _trial(self, seed: int) -> Run:
         """Draws as ``sample`` makes them, and of the same chains after as many steps again: has the law settled?"""
         assert self.num_steps is not None
-        assert self.step_size is not None
         apart = max(1, self.num_steps // _LOOKED_AT)
         start, state = self._start(self.particles, seed)
-        return sample(
-            self._sde,
-            start,
-            state=state,
-            integrator=self._scheme,
-            step_size=self.step_size,
-            burn_in=self.num_steps - apart,
-            num_steps=_LOOKED_AT * apart,
-            thin=apart,
-            seed=seed,
-            compile=self.compile,
-            progress=self.progress,
-        )
+        chain = self._chain(start, state, seed)
+        return chain.advance(_LOOKED_AT * apart, burn_in=self.num_steps - apart, thin=apart, progress=self.progress)
 
     def constrain(self, x: Tensor) -> Tensor:
         """Points of the support, (..., *event_shape), for positions x (..., dim) such as ``tuning.sample`` draws."""
@@ -331,6 +341,10 @@ class DiffusionDistribution(Distribution):
         draws = math.prod(sample_shape)
         if self._tuned is not None:
             return self._draw_tuned(self._tuned, sample_shape, seed, differentiable)
+        if self.mesh is not None and draws and 0 not in self.batch_shape:
+            if differentiable or len(sample_shape) != 1:
+                raise ValueError(f"over a mesh there is sample((n,)), of n draws; got {tuple(sample_shape)}")
+            return self._draw_sharded(self.mesh, draws, seed)
         chains = -(-draws // self.chain_length)
         start, state = self._start(chains, seed)
         if draws == 0 or 0 in self.batch_shape:
@@ -342,11 +356,20 @@ class DiffusionDistribution(Distribution):
         points = self.constrain(kept.transpose(0, 1).flatten(0, 1)[:draws])
         return points.reshape(self._extended_shape(sample_shape))
 
+    def _draw_sharded(self, mesh: DeviceMesh, draws: int, seed: int) -> Tensor:
+        """A DTensor of the draws, every process's from starts of its own."""
+        from .distributed.draws import made_in_shards, mapped
+
+        start = made_in_shards(draws, mesh, lambda rows: self._start(draws, seed, rows)[0])
+        kept, _ = self._run(start, None, seed, differentiable=False)
+        points = mapped(self.constrain, kept[0])
+        return mapped(lambda rows: rows.reshape(len(rows), *self.batch_shape, *self.event_shape), points)
+
     def _draw_tuned(self, chains: TunedChains, sample_shape: Size, seed: int, differentiable: bool) -> Tensor:
         draws, targets = math.prod(sample_shape), math.prod(chains.batch_shape)
         count = draws * math.prod(self.batch_shape) // targets if targets else 0
         if count == 0:
-            return tensor_of(self.target).new_empty(self._extended_shape(sample_shape))
+            return self._like().new_empty(self._extended_shape(sample_shape))
         if differentiable:
             kept = chains.rdraw(count, seed, progress=self.progress)
             self._check_corner(kept)
@@ -357,7 +380,7 @@ class DiffusionDistribution(Distribution):
 
     def _chains_to_tune(self) -> TunedChains:
         def start(seed: int) -> Tensor | None:
-            like = tensor_of(self.target)
+            like = self._like()
             if self.initial is not None:
                 return self._unconstrain(self._initial_points(self.particles, seed))
             shape = (self.particles, *self.batch_shape, self._dim())
@@ -381,20 +404,19 @@ class DiffusionDistribution(Distribution):
             kept = integrate(self._sde, start, ts, **options)[1:]
             self._check_corner(kept)
             return kept, self._begun(kept[-1].detach(), seed)
-        run = sample(
-            self._sde,
-            start,
-            state=state,
-            integrator=self.integrator,
-            step_size=self.step_size,
+        run = self._chain(start, state, seed).advance(
+            self.chain_length * self.thin,
             burn_in=self.num_steps - self.thin,
-            num_steps=self.chain_length * self.thin,
             thin=self.thin if self.chain_length > 1 else None,
-            seed=seed,
-            compile=self.compile,
             progress=self.progress,
         )
         return run.final.unsqueeze(0) if run.trajectory is None else run.trajectory, run.state
+
+    def _chain(self, start: Tensor, state: Tensor | None, seed: int) -> Chain:
+        """Chains from ``start``, or those of a ``state`` that go on; with a seed of its own for every call."""
+        assert self.step_size is not None
+        options: dict[str, Any] = {"integrator": self.integrator, "step_size": self.step_size, "compile": self.compile}
+        return Chain(self._sde, start, state=state, seed=seed, **options)
 
     def _check_corner(self, draws: Tensor) -> None:
         if draws.requires_grad and has_corner(self.target):
@@ -410,25 +432,41 @@ class DiffusionDistribution(Distribution):
             return self._scheme.init(self._sde, 0.0, x, float(self.step_size or 1.0), normals)
 
     def _width(self) -> int:
-        like = tensor_of(self.target)
+        like = self._like()
         return self._begun(like.new_zeros(1, *self.batch_shape, self._dim()), 0).shape[-1]
+
+    def _like(self, dtype: torch.dtype | None = None) -> Tensor:
+        """A tensor with the dtype and device of starts, that are given in a dtype or drawn in torch's default."""
+        own = own_tensor(self.target)
+        if own is not None:
+            return own
+        dtype = dtype or torch.get_default_dtype()
+        if dtype not in self._wanted:
+            batch = self.batch_shape if self._tuned is None else self._tuned.batch_shape
+            self._wanted[dtype] = tensor_wanted(self._potential, batch, dtype)
+        return self._wanted[dtype]
 
     def _dim(self) -> int:
         dim = self._potential.dim
         assert dim is not None
         return dim
 
-    def _start(self, chains: int, seed: int) -> tuple[Tensor, Tensor | None]:
-        """Positions (chains, *batch_shape, dim) in unconstrained space, and the states of chains that go on."""
+    def _start(self, chains: int, seed: int, rows: range | None = None) -> tuple[Tensor, Tensor | None]:
+        """Positions (chains, *batch_shape, dim) in unconstrained space, and the states of chains that go on.
+
+        ``rows`` are those of the chains that are wanted, by default all.
+        """
+        rows = range(chains) if rows is None else rows
         going_on = self._chains[:chains] if self.warm_start and self._chains is not None else None
-        shape = (chains, *self.batch_shape, self._potential.dim)
+        shape = (len(rows), *self.batch_shape, self._dim())
         if self.initial is None:
-            like = tensor_of(self.target)
+            like, first = self._like(), rows.start * math.prod(self.batch_shape)
             with outside_transforms():
-                rows = torch.empty(math.prod(shape[:-1]), shape[-1], dtype=like.dtype, device=like.device)
-                start = fill_normal(rows, seed=seed, stream=Stream.START).view(shape)
+                drawn = torch.empty(math.prod(shape[:-1]), shape[-1], dtype=like.dtype, device=like.device)
+                start = fill_normal(drawn, seed=seed, stream=Stream.START, first_particle=first).view(shape)
         else:
-            start = self._unconstrain(self._initial_points(chains, seed)).expand(shape)
+            points = self._unconstrain(self._initial_points(chains, seed)).expand(chains, *shape[1:])
+            start = points[rows.start : rows.stop]
         if going_on is None:
             return start, None
         state = torch.cat((going_on, self._begun(start[len(going_on) :], seed, len(going_on))))
@@ -447,7 +485,7 @@ class DiffusionDistribution(Distribution):
         # Not by torch's default, which the first use of torch.compile in a process turns off.
         if vars(self).get("_validate_args", True) and not bool(self._support.check(points).all()):
             raise ValueError(f"there are initial points outside the support, {self._support}")
-        return points
+        return points if own_tensor(self.target) is not None else points.to(self._like(points.dtype).dtype)
 
     def _next_seed(self) -> int:
         if self.seed is None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from .diagnostics import Diagnosis
 from .diagnostics.draws import Parameters, kept_positions, named, read
 from .diagnostics.rhat import rhat_over_time
+from .extras import missing
 from .sampling import Run
 
 _WIDTH, _ROW, _BOTTOM = 10.0, 1.6, 3.2  # inches
@@ -69,9 +70,11 @@ def posterior_figure(
 
 def _page(shown: int, *, traces: bool, below: int) -> tuple[Any, list[list[Any]], list[Any]]:
     """A figure, the axes of every parameter's row, and those below the rows."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise missing("matplotlib", "plots") from error
     height = _ROW * shown + (_BOTTOM if below else 0.6)
     figure = Figure(figsize=(_WIDTH, height), layout="constrained")
     FigureCanvasAgg(figure)

@@ -6,15 +6,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
 from .brownian import Stream, fill_normal
-from .compiled import CannotCompile, CompiledSolve, Problem, compiled_solve, forget_solve
+from .compiled import CannotCompile, Problem
 from .transforms import is_transformed
+
+if TYPE_CHECKING:
+    from .compiled.solve import CompiledSolve
 
 Steps = Callable[[Tensor, int, int], tuple[Tensor, ...]]  # the last of what it gives is the state after these steps
 Locate = Callable[[Tensor, Tensor, int, int], Exception]
@@ -38,9 +41,18 @@ class Solve:
     times: Tensor
     reports: Tensor
     seed: int
+    first_particle: int
 
     @classmethod
-    def checked(cls, problem: Problem, plan: Sequence[tuple[float, float, bool]], seed: int, advance: Steps) -> Solve:
+    def checked(
+        cls,
+        problem: Problem,
+        plan: Sequence[tuple[float, float, bool]],
+        advance: Steps,
+        *,
+        seed: int,
+        first_particle: int,
+    ) -> Solve:
         """The problem's solve by steps (t, dt, whether it is reported) that were held against those of ``advance``.
 
         Steps that are new, that others were used before, or whose fingerprint can't see all they read are checked at
@@ -49,12 +61,14 @@ class Solve:
         Raises:
             CannotCompile: the message says why.
         """
+        from .compiled.solve import compiled_solve, forget_solve  # all of the compiler, loaded when it is needed
+
         if is_transformed() or forward_ad._current_level >= 0:
             raise CannotCompile("torch.func and forward derivatives can't pass through it")
         steps, is_other = compiled_solve(problem)
         times = torch.tensor([t for t, _, _ in plan], dtype=torch.float64)
         ends = torch.tensor([is_reported for _, _, is_reported in plan])
-        solve = cls(steps, times, torch.where(ends, ends.cumsum(0) - 1, -1), seed)
+        solve = cls(steps, times, torch.where(ends, ends.cumsum(0) - 1, -1), seed, first_particle)
         if is_other or not steps.seen or steps.checks.are_due(_SHARE):
             start = time.perf_counter()
             difference = solve._difference(problem.state.detach(), advance)
@@ -72,7 +86,8 @@ class Solve:
 
     def part(self, first: int, last: int) -> dict[str, Any]:
         """What says which steps are made."""
-        return {"times": self.times[first:last], "seed": self.seed, "first_step": first}
+        where = {"first_step": first, "first_particle": self.first_particle}
+        return {"times": self.times[first:last], "seed": self.seed, **where}
 
     def states(self, x: Tensor, first: int, last: int) -> Tensor:
         """All states from step ``first`` to step ``last``."""

@@ -12,9 +12,28 @@ from torch.distributions import Distribution, Laplace, constraints
 
 from .integrators import Integrator
 from .potentials import Potential, UnconstrainedPotential
+from .potentials.function import Function, Negative
 from .sde import Langevin, UnderdampedLangevin
 
 Target = Potential | Distribution | Callable[[Tensor], Tensor]
+
+
+def target_given(target: Target | None, log_density: Function | None, energy: Function | None) -> Target:
+    """The one target that was given, whichever way it was named."""
+    given = [value for value in (target, log_density, energy) if value is not None]
+    if len(given) != 1:
+        raise TypeError(
+            "give exactly one of target, log_density= (log p, up to a constant) and energy= (its negative); got "
+            f"{len(given)}"
+        )
+    if log_density is not None and isinstance(log_density, (Potential, Distribution)):
+        hint = "energy=" if isinstance(log_density, Potential) else "target"
+        raise TypeError(f"{type(log_density).__name__} is no function that gives log densities: pass it as {hint}")
+    if energy is None or isinstance(energy, Potential):
+        return given[0]
+    if isinstance(energy, Distribution) or not callable(energy):
+        raise TypeError(f"energy is a callable from points to energies, -log p; got {type(energy).__name__}")
+    return Negative(energy)
 
 
 def described(
@@ -40,7 +59,7 @@ def described(
         raise ValueError("event_shape says what points this target takes: give the shape of one, such as (20,) or ()")
     event = Size(event_shape)
     whole_space = constraints.independent(constraints.real, len(event)) if event else constraints.real
-    log_density = NegativeEnergy(target) if isinstance(target, Potential) else target
+    log_density = Negative(target) if isinstance(target, Potential) else target
     return log_density, Size(batch_shape or ()), event, whole_space if support is None else support
 
 
@@ -57,17 +76,6 @@ def potential_of(
     if isinstance(target, Potential) and is_on_vectors and target.dim is not None:
         return target
     return UnconstrainedPotential(log_density, event_shape, support, batch_shape)
-
-
-class NegativeEnergy(nn.Module):
-    """A potential's log density. A class, so that it can be sent to another process."""
-
-    def __init__(self, potential: Potential) -> None:
-        super().__init__()
-        self.potential = potential
-
-    def forward(self, x: Tensor) -> Tensor:
-        return -self.potential(x)
 
 
 def without_validation(distribution: Distribution) -> Distribution:
@@ -99,8 +107,28 @@ def has_corner(target: Any) -> bool:
     return isinstance(target, Distribution) and any(has_corner(part) for part in vars(target).values())
 
 
+def tensor_wanted(potential: Potential, batch_shape: Size, dtype: torch.dtype) -> Tensor:
+    """An empty tensor with the dtype and device that a function without tensors of its own gives for points of a dtype,
+    or for points in float64 where it takes no other."""
+    assert potential.dim is not None
+    for tried in dict.fromkeys((dtype, torch.float64)):
+        try:
+            with torch.no_grad():
+                energy = potential(torch.zeros(1, *batch_shape, potential.dim, dtype=tried))
+        except Exception:  # of another dtype, or the user's own, which the run will raise again
+            continue
+        return energy.new_empty(0)
+    return torch.empty(0, dtype=dtype)
+
+
 def tensor_of(target: Any) -> Tensor:
     """A floating tensor of the target's, for its dtype and device; else one of torch's default dtype."""
+    found = own_tensor(target)
+    return torch.empty(0) if found is None else found
+
+
+def own_tensor(target: Any) -> Tensor | None:
+    """A floating tensor of the target's, if it shows any."""
     if isinstance(target, nn.Module):
         found = [t for t in (*target.parameters(), *target.buffers()) if t.is_floating_point()]
         if found:
@@ -109,5 +137,5 @@ def tensor_of(target: Any) -> Tensor:
         if isinstance(value, Tensor) and value.is_floating_point():
             return value.detach()
         if isinstance(value, Distribution):
-            return tensor_of(value)
-    return torch.empty(0)
+            return own_tensor(value)
+    return None

@@ -5,7 +5,7 @@ import torch
 
 from torchsrk.potentials.affine import Diagonal, LowRank, Triangular
 from torchsrk.tuning.ensemble import Ensemble
-from torchsrk.tuning.metric import dense_metric, diagonal_metric, divergence, whitened
+from torchsrk.tuning.metric import dense_metric, diagonal_metric, divergence, standardised, whitened
 
 
 def gaussian(dim, kappa, seed=0):
@@ -28,7 +28,7 @@ def far_ensemble(precision, mean, particles, seed=1):
 def test_a_gaussian_is_known_exactly_from_particles_that_are_elsewhere(dim, particles):
     precision, mean = gaussian(dim, 1e4)
     ensemble = far_ensemble(precision, mean, particles)
-    found = dense_metric(ensemble)
+    found = dense_metric(standardised(ensemble))
     loc, scale = found.loc, found.scale
     assert isinstance(scale, Triangular)
     whitened_precision = scale.factor.mT @ precision @ scale.factor
@@ -41,7 +41,7 @@ def test_the_diagonal_is_exact_where_the_target_is():
     spectrum = torch.tensor([1.0, 1e3, 1e-4], dtype=torch.float64)
     mean = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
     ensemble = far_ensemble(torch.diag(spectrum), mean, 500)
-    found = diagonal_metric(ensemble)
+    found = diagonal_metric(standardised(ensemble))
     torch.testing.assert_close(found.scale.diagonal, spectrum.rsqrt())
     torch.testing.assert_close(found.loc, mean)
     assert divergence(found, ensemble) < 1e-18
@@ -77,6 +77,6 @@ def test_a_few_huge_gradients_do_not_spoil_it():
     precision, mean = gaussian(5, 10.0)
     ensemble = far_ensemble(precision, mean, 1000)
     ensemble.gradient[:10] *= 1e6
-    scale = dense_metric(ensemble).scale
+    scale = dense_metric(standardised(ensemble)).scale
     condition = torch.linalg.cond(scale.factor.mT @ precision @ scale.factor)
     assert condition < 2.0  # 1e12 or so without weights

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..extras import missing
 from ..sampling import Run
 from .draws import Parameters, kept_positions, read, shapes_of
 
@@ -88,7 +89,7 @@ def loaded() -> Any:
         with _quiet():
             import arviz
     except ImportError as error:
-        raise ImportError('this needs ArviZ: pip install "torchsrk[diagnostics]"') from error
+        raise missing("ArviZ", "diagnostics") from error
     return arviz
 
 

@@ -1,7 +1,7 @@
 """Integrators: one scheme a file."""
 
 from .baoab import BAOAB
-from .base import Integrator, integrator_named
+from .base import Integrator, integrator_named, registered
 from .cheng import Cheng
 from .euler_maruyama import EulerMaruyama
 from .ghmc import GHMC
@@ -37,4 +37,5 @@ __all__ = [
     "ShARK",
     "Tamed",
     "integrator_named",
+    "registered",
 ]

@@ -50,8 +50,16 @@ class Integrator(ABC):
     substeps: int = 1
 
     def __init_subclass__(cls) -> None:
-        if "name" in vars(cls):
-            _REGISTRY[cls.name] = cls
+        if not vars(cls).get("name"):
+            return
+        known = _REGISTRY.get(cls.name, cls)
+        # The same class may be defined again, as a notebook's cell does.
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise ValueError(
+                f"{cls.__name__}: the name {cls.name!r} is that of {known.__module__}.{known.__qualname__}, and what "
+                "asks for it must not get another scheme: choose another name, or none and pass instances"
+            )
+        _REGISTRY[cls.name] = cls
 
     def init(self, sde: BaseSDE, t: Time, x: Tensor, dt: float, normals: Normals) -> Tensor:
         """The state (..., width) of particles at positions x (..., dim), before steps of length dt.
@@ -102,6 +110,11 @@ class Integrator(ABC):
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
         return f"{type(self).__name__}({given})"
+
+
+def registered() -> dict[str, type[Integrator]]:
+    """Every scheme that has a name, by it."""
+    return dict(_REGISTRY)
 
 
 def integrator_named(integrator: Integrator | str) -> Integrator:

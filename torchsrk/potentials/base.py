@@ -22,11 +22,14 @@ class Potential(nn.Module, ABC):
         strong_convexity: m > 0 with ∇²f ≥ m·I, or None where there is none or it is not known.
         stateful: a gradient changes the potential (it draws a minibatch, say), so that calls can't be shared out.
         smoothness: the Lipschitz constant of ∇f, or None where it is not known.
+        hessian_lipschitz, third_derivative_lipschitz: those of ∇²f and ∇³f in operator norms, or bounds on them.
     """
 
     dim: int | None = None
     strong_convexity: float | None = None
     smoothness: float | None = None
+    hessian_lipschitz: float | None = None
+    third_derivative_lipschitz: float | None = None
     stateful: bool = False
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -35,6 +36,9 @@ class GaussianMixture(Potential):
         self.strong_convexity = 1.0 - squared_norm if squared_norm < 1.0 else None
         # ∇²f = I - 4 s(1 - s) a aᵀ with s a sigmoid: eigenvalues between 1 - ‖a‖² and 1.
         self.smoothness = max(1.0, squared_norm - 1.0)
+        # Those of -log cosh⟨x, a⟩: with t = tanh, 2t(1 - t²) is at most 4/√27 and 2(1 - t²)(1 - 3t²) at most 2.
+        self.hessian_lipschitz = 4.0 / math.sqrt(27.0) * squared_norm**1.5
+        self.third_derivative_lipschitz = 2.0 * squared_norm**2
 
     def forward(self, x: Tensor) -> Tensor:
         check_dim(x, self.dim, "this GaussianMixture")

@@ -49,6 +49,10 @@ class LogisticRegression(Potential):
         eigenvalues = torch.linalg.eigvalsh(self.covariance.double())
         self.strong_convexity = self.alpha * max(0.0, float(eigenvalues[0]))
         self.smoothness = (self.alpha + observations / 4) * float(eigenvalues[-1])
+        # The sigmoid's second and third derivatives are at most 1/√108 and 1/8; Σ|xᵢᵀu|³ ≤ max‖xᵢ‖ Σ(xᵢᵀu)².
+        longest, whole = float(features.double().norm(dim=-1).max()), observations * float(eigenvalues[-1])
+        self.hessian_lipschitz = longest * whole / math.sqrt(108.0)
+        self.third_derivative_lipschitz = longest**2 * whole / 8.0
 
     @classmethod
     def synthetic(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -19,7 +21,8 @@ class MinibatchPotential(Potential):
     leaves it out. It is the oracle of the paper's appendix on stochastic gradients: unbiased, E∇̂f = ∇f; of finite
     variance; and independent of the Brownian motion, since the indices come from a stream of their own. A gradient
     enters a step times h, so an oracle of variance σ² a dimension adds O(h²σ²) to SRK-LD's local mean-square deviation
-    of O(h⁴): its rate survives while σ² = O(h²).
+    of O(h⁴): its rate survives while σ² = O(h²). The paper drops the h², and asks for σ² < O(αh) so that its recursion
+    unrolls at all; with the h² kept it does for any σ², with O(hσ²/α) in W2².
 
     ``forward`` is the energy over all the data. The number of gradients drawn so far is saved in the state dict: a run
     that goes on from one draws the minibatches it would have drawn.
@@ -65,16 +68,40 @@ class MinibatchPotential(Potential):
             self.register_buffer(name, tensor.detach().clone())
         # On the CPU wherever the module moves, and changed by an operation that torch.compile takes as it is.
         self._draws = torch.zeros((), dtype=torch.long, device="cpu")
+        self._given: dict[int, list[Tensor]] = {}  # of each thread
 
     def forward(self, x: Tensor) -> Tensor:
         return self._energy(x, [getattr(self, name) for name in self._names])
 
     def grad(self, x: Tensor) -> Tensor:
         """An unbiased estimate of ∇f; every call draws a new minibatch."""
-        indices = next_indices(self._draws, _signed(self.seed), self.batch_size, self.observations)
-        indices = indices.to(x.device, non_blocking=True)
+        indices = self._next_indices().to(x.device, non_blocking=True)
         batch = [getattr(self, name)[indices] for name in self._names]
         return gradient_of_sum(lambda y: self._energy(y, batch), x)
+
+    def _next_indices(self) -> Tensor:
+        given = None if torch.compiler.is_compiling() else self._given.get(threading.get_ident())
+        if given is None:
+            return next_indices(self._draws, _signed(self.seed), self.batch_size, self.observations)
+        if not given:
+            raise RuntimeError("more minibatches are asked for than were given")
+        return given.pop(0)
+
+    @contextmanager
+    def given(self, indices: Sequence[Tensor]) -> Iterator[None]:
+        """Within, in this thread: gradients take these minibatches in turn, and draw none."""
+        thread, left = threading.get_ident(), list(indices)
+        self._given[thread] = left
+        try:
+            yield
+        finally:
+            del self._given[thread]
+        if left:
+            raise RuntimeError(f"{len(left)} of {len(indices)} minibatches that were given are left")
+
+    def indices(self, first: int, count: int) -> Tensor:
+        """Those of minibatches number ``first`` and on, (count, batch_size); none is counted as drawn."""
+        return _indices(first, count, self.seed, self.batch_size, self.observations, self._draws.device)
 
     @property
     def draws(self) -> int:
@@ -106,16 +133,20 @@ class MinibatchPotential(Potential):
 @torch.library.custom_op("torchsrk::next_indices", mutates_args=("draws",))
 def next_indices(draws: Tensor, seed: int, batch_size: int, observations: int) -> Tensor:
     """Uniform indices below ``observations`` for minibatch number ``draws``, which is counted up."""
-    step = int(draws)
+    number = int(draws)
     draws += 1
-    shape = (1, batch_size)
-    uniform = draw_uniform(shape, seed=seed % 2**64, stream=Stream.MINIBATCH, step=step, device=draws.device)
-    return (uniform[0] * observations).long()
+    return _indices(number, 1, seed % 2**64, batch_size, observations, draws.device)[0]
 
 
 @next_indices.register_fake
 def _(draws: Tensor, seed: int, batch_size: int, observations: int) -> Tensor:
     return draws.new_empty(batch_size)
+
+
+def _indices(first: int, count: int, seed: int, batch_size: int, observations: int, device: torch.device) -> Tensor:
+    shape = (count, 1, batch_size)
+    uniform = draw_uniform(shape, seed=seed, stream=Stream.MINIBATCH, step=first, device=device)
+    return (uniform.squeeze(1) * observations).long()
 
 
 def _signed(seed: int) -> int:

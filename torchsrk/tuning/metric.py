@@ -42,7 +42,23 @@ class Coordinates:
         return self.scale.transposed(gradient)
 
 
-Form = Callable[[Ensemble], Coordinates]
+@dataclass(frozen=True)
+class Standardised:
+    """Particles in units in which positions and gradients spread alike, coordinate by coordinate.
+
+    Attributes:
+        x, g: positions x/s and gradients s·g, (particles, dim).
+        scale: s, from quantiles, (dim,).
+        weights: (particles,), that bound what a few huge gradients can do.
+    """
+
+    x: Tensor
+    g: Tensor
+    scale: Tensor
+    weights: Tensor
+
+
+Form = Callable[[Standardised], Coordinates]
 
 
 def whitened(ensemble: Ensemble, held_out: Ensemble | None = None) -> Coordinates:
@@ -57,9 +73,10 @@ def whitened(ensemble: Ensemble, held_out: Ensemble | None = None) -> Coordinate
         fit, test = ensemble.halves()
     else:
         fit, test = ensemble, _in_double(held_out)
-    trials = [(form, *_tried(form, fit, test)) for form in _forms(fit)]
+    made_from = standardised(fit)
+    trials = [(form, *_tried(form, made_from, test)) for form in _forms(fit.x)]
     best, found, _ = min(trials, key=lambda trial: trial[2])
-    found = best(ensemble) if found is None or fit is not ensemble else found
+    found = best(standardised(ensemble)) if found is None or fit is not ensemble else found
     if not bool(found.loc.isfinite().all()):
         raise ValueError("particles and gradients have no finite spread: the density is improper, or not smooth")
     return Coordinates(found.loc.to(dtype), found.scale.to(dtype))
@@ -72,7 +89,7 @@ def divergence(coordinates: Coordinates, ensemble: Ensemble) -> float:
     return found if found == found else math.inf
 
 
-def _tried(form: Form, fit: Ensemble, test: Ensemble) -> tuple[Coordinates | None, float]:
+def _tried(form: Form, fit: Standardised, test: Ensemble) -> tuple[Coordinates | None, float]:
     """Its coordinates and their divergence; infinite if these particles have none: covariances may be singular."""
     try:
         found = form(fit)
@@ -81,37 +98,48 @@ def _tried(form: Form, fit: Ensemble, test: Ensemble) -> tuple[Coordinates | Non
         return None, math.inf
 
 
-def _forms(ensemble: Ensemble) -> Iterator[Form]:
+def _forms(x: Tensor) -> Iterator[Form]:
+    """The forms that so many different particles x (particles, dim) can tell of."""
     yield diagonal_metric
-    dim = ensemble.x.shape[-1]
-    distinct = len(torch.unique(ensemble.x, dim=0))
+    dim = x.shape[-1]
+    distinct = _distinct(x, enough=dim + 2)
     if distinct >= dim + 2:
         yield dense_metric
     elif distinct >= 8:
         yield low_rank_metric
 
 
-def diagonal_metric(ensemble: Ensemble) -> Coordinates:
+def _distinct(x: Tensor, enough: int) -> int:
+    """How many rows are different; where there are enough of them, so many at least."""
+    # Rows whose first entries differ do so themselves, and one column is sorted much sooner than rows are.
+    found = len(x[:, 0].unique())
+    return found if found >= enough else len(x.unique(dim=0))
+
+
+def diagonal_metric(of: Standardised) -> Coordinates:
     """Σ = diag(√(Var x / Var g))."""
-    x, g, scale, weights = _standardised(ensemble)
+    x, g, scale, weights = of.x, of.g, of.scale, of.weights
     mean_x, spread_x = _moments(x, weights)
     mean_g, spread_g = _moments(g, weights)
     width = (spread_x.clamp_min(_TINY) / spread_g.clamp_min(_TINY)).sqrt()
     return Coordinates(scale * (mean_x - width * mean_g), Diagonal(scale * width.sqrt()))
 
 
-def dense_metric(ensemble: Ensemble) -> Coordinates:
+def dense_metric(of: Standardised) -> Coordinates:
     """Σ with ΣC_gΣ = C_x."""
-    x, g, scale, weights = _standardised(ensemble)
-    (mean_x, cov_x), (mean_g, cov_g) = _covariance(x, weights), _covariance(g, weights)
-    sigma = _geometric(cov_x, cov_g)
+    return dense_coordinates(of.scale, *_covariance(of.x, of.weights), *_covariance(of.g, of.weights))
+
+
+def dense_coordinates(scale: Tensor, mean_x: Tensor, cov_x: Tensor, mean_g: Tensor, cov_g: Tensor) -> Coordinates:
+    """Those of the dense metric, from moments in units of ``scale``."""
+    sigma = _geometric(_ridged(cov_x), _ridged(cov_g))
     factor = scale.unsqueeze(-1) * torch.linalg.cholesky(sigma)
     return Coordinates(scale * (mean_x - sigma @ mean_g), Triangular(factor))
 
 
-def low_rank_metric(ensemble: Ensemble) -> Coordinates:
+def low_rank_metric(of: Standardised) -> Coordinates:
     """The diagonal metric, and what is beyond it in the few directions where positions or gradients vary most."""
-    x, g, scale, weights = _standardised(ensemble)
+    x, g, scale, weights = of.x, of.g, of.scale, of.weights
     (mean_x, _), (mean_g, _) = _moments(x, weights), _moments(g, weights)
     root = (weights / weights.sum()).sqrt().unsqueeze(-1)
     rows_x, rows_g = root * (x - mean_x), root * (g - mean_g)
@@ -134,22 +162,35 @@ def _geometric(cov_x: Tensor, cov_g: Tensor) -> Tensor:
     return stretched @ stretched.mT
 
 
-def _standardised(ensemble: Ensemble) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """x/s and s·g with s from quantiles, s, and weights that bound what a few huge gradients can do."""
+def standardised(ensemble: Ensemble) -> Standardised:
+    """The particles of an ensemble in units of their own."""
     spread_x, spread_g = _spread(ensemble.x), _spread(ensemble.gradient)
-    usable = (spread_x > 0.0) & (spread_g > 0.0)
-    scale = torch.where(usable, spread_x / spread_g, 1.0).sqrt()
+    scale = common_scale(spread_x, spread_g)
     x, g = ensemble.x / scale, ensemble.gradient * scale
     length = g.norm(dim=-1)
-    weights = (2.0 * length.median() / length.clamp_min(torch.finfo(x.dtype).tiny)).square().clamp_max(1.0)
-    return x, g, scale, weights
+    return Standardised(x, g, scale, bounded_weights(length, length.median()))
+
+
+def common_scale(spread_x: Tensor, spread_g: Tensor) -> Tensor:
+    """s with which x/s and s·g spread alike."""
+    return torch.where((spread_x > 0.0) & (spread_g > 0.0), spread_x / spread_g, 1.0).sqrt()
+
+
+def bounded_weights(length: Tensor, median: Tensor) -> Tensor:
+    """Of gradients of these lengths: 1 up to twice the median, and such that none beyond counts for more."""
+    return (2.0 * median / length.clamp_min(torch.finfo(length.dtype).tiny)).square().clamp_max(1.0)
 
 
 def _spread(x: Tensor) -> Tensor:
     """Half of what lies between the 16 % and the 84 % quantile: the standard deviation of a normal."""
-    ordered = x.sort(0).values
-    low, high = ordered[int(0.16 * (len(x) - 1))], ordered[int(0.84 * (len(x) - 1))]
+    ordered = x.mT.contiguous().sort(-1).values  # a row is sorted sooner than a column
+    low, high = (ordered[:, place] for place in spread_places(len(x)))
     return 0.5 * (high - low)
+
+
+def spread_places(rows: int) -> tuple[int, int]:
+    """Of the two quantiles, among so many sorted rows."""
+    return int(0.16 * (rows - 1)), int(0.84 * (rows - 1))
 
 
 def _moments(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -161,9 +202,13 @@ def _moments(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
 def _covariance(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     mean, _ = _moments(x, weights)
     rows = (weights / weights.sum()).sqrt().unsqueeze(-1) * (x - mean)
-    covariance = rows.mT @ rows
-    ridge = _TINY * float(covariance.diagonal().mean())
-    return mean, covariance + torch.diag_embed(torch.full_like(mean, ridge))
+    return mean, rows.mT @ rows
+
+
+def _ridged(covariance: Tensor) -> Tensor:
+    """With as much on its diagonal as rounding may have taken."""
+    variances = covariance.diagonal()
+    return covariance + torch.diag_embed(torch.full_like(variances, _TINY * float(variances.mean())))
 
 
 def _in_double(ensemble: Ensemble) -> Ensemble:

@@ -20,7 +20,7 @@ from .requests import Asking, Chain, Points, Show
 FRICTION = 2.0  # while particles settle: critical for a whitened Gaussian, so that nothing overshoots
 _FIRST_STEP, _LARGEST_STEP, LEAST_STEP = 0.35, 0.7, 0.03
 _FEW_CAPPED, _MANY_CAPPED = 0.003, 0.01
-_LEAST_WINDOWS, _MOST_WINDOWS = 6, 60
+_LEAST_WINDOWS, _MOST_WINDOWS = 4, 60
 _LEAST_TIME = 12.0
 _MOST_RESTARTS = 10  # windows before which particles on a plateau start again at others
 _REMEMBERED = 0.2  # the correlation with where particles were at half the time, below which they have forgotten it

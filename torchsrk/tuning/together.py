@@ -23,6 +23,7 @@ from .bias import LEVELS
 from .ensemble import Ensemble, energies_and_gradients
 from .metric import Coordinates
 from .requests import Asked, Asking, Chain, Coupled, Phase, Points, Read, Show
+from .shares import Shares
 
 T = TypeVar("T")
 Answers = dict[int, Any]
@@ -40,7 +41,7 @@ class Density:
         constrain: positions (rows, *batch_shape, dim) to what a user reads, (rows, *batch_shape, ...), if it is more.
         particles: of every target.
         compile: run chains as compiled steps.
-        block_size: particles that are evaluated together.
+        shares: particles that are evaluated together.
     """
 
     def __init__(
@@ -50,13 +51,14 @@ class Density:
         constrain: Callable[[Tensor], Tensor] | None,
         particles: int,
         compile: bool | Literal["auto"] = False,
-        block_size: int | None = None,
+        shares: Shares | None = None,
     ) -> None:
         self.potential, self.batch_shape, self.constrain = potential, batch_shape, constrain
-        self.particles, self.compile, self.block_size = particles, compile, block_size
+        shares = shares or Shares()
+        self.particles, self.compile, self.block_size = particles, compile, shares.block_size
         self.targets = math.prod(batch_shape)
         self.gradients = [0.0] * self.targets  # a particle, on average
-        self._threads = torch.get_num_threads()
+        self._threads = torch.get_num_threads() if shares.threaded else 1
         self._last: dict[tuple[type, int], Any] = {}  # what a target asked last of each kind
         self._diffusions: dict[tuple[Any, ...], tuple[AffinePotential, Diffusion]] = {}
 

@@ -30,7 +30,7 @@ from .reach import reach
 from .report import TuningReport
 from .requests import Asking, Phase, Points
 from .settle import longest_kick, settle
-from .shares import block_size
+from .shares import Shares
 from .together import Density, is_underdamped, joined, one_step_size, together
 
 _LEAST_PARTICLES = 32
@@ -82,8 +82,7 @@ def tune(
     width = _checked(potential, particles, tolerance, seed)
     scheme = integrator_named(integrator)
     x = _in_dtype_of(potential, _start(potential, start, (particles, *batch, width), seed))
-    blocks = block_size(potential, x)
-    density = Density(potential, batch, _constraint(potential, constrain), particles, compile, blocks)
+    density = Density(potential, batch, _constraint(potential, constrain), particles, compile, Shares.of(potential, x))
     diffusion_for(scheme, potential, FRICTION)  # raises for a scheme that is for other diffusions
     tasks = [_plan(part, scheme, tolerance, adjust, seed) for part in x.reshape(particles, -1, width).unbind(1)]
     with torch_threads(1), torch.no_grad(), _bar(len(tasks) * (5 if adjust else 4), progress) as bar:
