@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from torchsrk import Langevin, sample
-from torchsrk.compiled import checked
+from torchsrk.compiled import checked, programs
 from torchsrk.distributions import DiffusionDistribution
 from torchsrk.potentials import FunctionPotential, GaussianMixture, LogisticRegression, Potential
 
@@ -51,7 +51,7 @@ def targets() -> dict[str, Potential]:
 def timed() -> Iterator[dict[str, float]]:
     """Seconds spent, within, on fingerprints and on checks."""
     spent = {"fingerprint": 0.0, "check": 0.0}
-    originals = {"fingerprint": checked.find, "check": checked._difference}
+    originals = {"fingerprint": programs.find, "check": checked._difference}
 
     def clocked(part: str) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
@@ -63,11 +63,11 @@ def timed() -> Iterator[dict[str, float]]:
 
         return call
 
-    checked.find, checked._difference = clocked("fingerprint"), clocked("check")  # type: ignore[assignment]
+    programs.find, checked._difference = clocked("fingerprint"), clocked("check")  # type: ignore[assignment]
     try:
         yield spent
     finally:
-        checked.find, checked._difference = originals.values()  # type: ignore[assignment]
+        programs.find, checked._difference = originals.values()  # type: ignore[assignment]
 
 
 def share_of_runs(target: Potential, scheme: str) -> tuple[float, float, float]:

@@ -24,7 +24,7 @@ from torch import Tensor
 from neural_sdes import Size, Update, diffraxes, ours, products, torchsdes
 from timing import machine
 from torchsrk import Langevin, sample
-from torchsrk.compiled import steps
+from torchsrk.compiled import programs
 from train_energy_model import EnergyNetwork
 
 CHAINS, STEP_SIZE, GRADIENTS = 500, 0.01, 30
@@ -191,20 +191,20 @@ def energy_updates(threads: int, updates: int) -> None:
                 parameter.mul_(1.0 - 1e-6)
         chains[name] = movers[name](chains[name])
 
-    traced, trace = [0], steps.trace_step
+    traced, make = [0], programs._made
 
     def counted(*given: Any) -> Any:
         traced[0] += 1
-        return trace(*given)
+        return make(*given)
 
-    steps.trace_step = counted
+    programs._made = counted
     for name in movers:
         move(name)
     before = traced[0]
     seconds, _ = interleaved({name: lambda name=name: move(name) for name in movers}, updates)
-    steps.trace_step = trace
+    programs._made = make
     print(f"\nAn energy model's chains: {CHAINS} of them, {GRADIENTS} gradients an update, {threads} threads")
-    print(f"Steps traced in the first call: {before}, in {updates} more updates: {traced[0] - before}")
+    print(f"Programs made in the first calls: {before}, in {updates} more updates: {traced[0] - before}")
     for name in movers:
         rates = [1e6 / microseconds(seconds, name, 1, clock) for clock in (0, 1)]
         hand = [microseconds(seconds, "by hand", 1, clock) * rates[clock] / 1e6 for clock in (0, 1)]

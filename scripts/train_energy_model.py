@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from results import save_figure, subplots, write_csv
-from torchsrk import NonFiniteStateError
+from torchsrk import Chain, Langevin, NonFiniteStateError
 from torchsrk.brownian.noise import derive_seed
 from torchsrk.distributions import DiffusionDistribution
 from torchsrk.integrators import integrator_named
@@ -136,19 +136,14 @@ def fit(case: Case, settings: Settings, folder: Path) -> tuple[EnergyNetwork, Te
     torch.manual_seed(case.seed)
     energy = EnergyNetwork(settings.width)
     optimizer = torch.optim.Adam(energy.parameters(), lr=settings.learning_rate, betas=(0.9, 0.99))
-    chains = DiffusionDistribution(
-        energy,
-        integrator=case.scheme,
-        step_size=case.step_size,
-        num_steps=settings.gradients // integrator_named(case.scheme).gradients_per_step,
-        warm_start=True,
-        seed=case.seed,
-        compile=True,
-    )
+    start = torch.randn(settings.chains, 2, generator=torch.Generator().manual_seed(case.seed))
+    options = {"integrator": case.scheme, "step_size": case.step_size, "seed": case.seed, "compile": True}
+    chains = Chain(Langevin(energy), start, **options)
+    steps = settings.gradients // integrator_named(case.scheme).gradients_per_step
     data = pinwheel(settings.data, seed=0)
 
     def update(k: int) -> float:
-        draws = chains.sample((settings.chains,))
+        draws = chains.advance(steps).final
         generator = torch.Generator().manual_seed(derive_seed(case.seed, k))
         batch = data[torch.randint(len(data), (settings.batch,), generator=generator)]
         loss = energy(batch).mean() - energy(draws).mean()
@@ -166,7 +161,7 @@ def fit(case: Case, settings: Settings, folder: Path) -> tuple[EnergyNetwork, Te
         settings=asdict(case) | asdict(settings),
         label=case.name,
     )
-    return energy, chains.sample((settings.chains,))
+    return energy, chains.advance(steps).final
 
 
 def fresh_chain(energy: Potential, settings: Settings, seed: int) -> Tensor:

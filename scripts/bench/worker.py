@@ -79,6 +79,13 @@ class _Bench:
         run(steps)
         return time.perf_counter() - start
 
+    def processor_seconds(self, label: str, steps: int) -> float:
+        """Seconds of the processor, of all threads, that a run takes."""
+        run = self._runs[label]
+        start = time.process_time()
+        run(steps)
+        return time.process_time() - start
+
     def state(self, label: str, steps: int, seed: int, start: np.ndarray | None) -> np.ndarray:
         """The state after a run."""
         return np.asarray(self._runs[label](steps, seed=seed, start=start))

@@ -1,0 +1,219 @@
+"""What compiling costs a user: ``python scripts/bench_compile.py``.
+
+Every first call of ``sample(..., compile=True)`` is one of a new process that has imported torchsrk: of usual densities
+with an empty disk cache and with a filled one, and of densities that a Python loop over 1,000 steps of a series makes,
+by what the time goes into. Seconds of the processor, the C compiler's included, and beside them of the clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchsrk import Langevin, sample
+from torchsrk.potentials import FunctionPotential, GaussianMixture, LogisticRegression, Potential
+
+PARTICLES, SCHEME_STEPS, LENGTH = 1000, 60, 1000
+PARTS = ("steps run to count", "tracing", "finding loops", "lowering", "C compiler", "check")
+
+Density = tuple[Potential, int]
+
+
+def network(*widths: int) -> Density:
+    torch.manual_seed(0)
+    layers: list[nn.Module] = []
+    for before, after in pairwise(widths):
+        layers += [nn.Linear(before, after), nn.Tanh()]
+    energy = nn.Sequential(*layers[:-1])
+    return FunctionPotential(lambda x: energy(x).squeeze(-1) + 0.5 * x.square().sum(-1)), widths[0]
+
+
+def eight_schools() -> Density:
+    y = torch.tensor([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+    sigma = torch.tensor([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+
+    def energy(x: Tensor) -> Tensor:
+        mu, log_tau, eta = x[..., 0], x[..., 1], x[..., 2:]
+        tau = log_tau.exp()
+        misfit = (y - mu[..., None] - tau[..., None] * eta) / sigma
+        prior = 0.5 * (mu / 5.0) ** 2 + torch.log1p((tau / 5.0) ** 2) - log_tau + 0.5 * (eta**2).sum(-1)
+        return prior + 0.5 * (misfit**2).sum(-1)
+
+    return FunctionPotential(energy), 10
+
+
+def series() -> Tensor:
+    return torch.randn(LENGTH, generator=torch.Generator().manual_seed(0))
+
+
+def garch() -> Density:
+    y = series()
+
+    def energy(x: Tensor) -> Tensor:
+        mean, omega = x[..., 3], (x[..., 0] - 1).exp()
+        alpha, beta = torch.sigmoid(x[..., 1] - 1), torch.sigmoid(x[..., 2] - 1)
+        variance, loss = omega, x.square().sum(-1)
+        for t in range(LENGTH):
+            square = (y[t] - mean) ** 2
+            loss = loss + 0.5 * (variance.log() + square / variance)
+            variance = omega + alpha * square + beta * variance
+        return loss
+
+    return FunctionPotential(energy), 4
+
+
+def autoregression() -> Density:
+    y = series()
+
+    def energy(x: Tensor) -> Tensor:
+        level, first, second, log_scale = x.unbind(-1)
+        loss = x.square().sum(-1)
+        for t in range(2, LENGTH):
+            error = (y[t] - level - first * y[t - 1] - second * y[t - 2]) / log_scale.exp()
+            loss = loss + 0.5 * error.square() + log_scale
+        return loss
+
+    return FunctionPotential(energy), 4
+
+
+def local_level() -> Density:
+    y = series()
+
+    def energy(x: Tensor) -> Tensor:
+        drift, noise = x[..., 0].exp(), x[..., 1].exp()
+        mean, variance, loss = torch.zeros_like(drift), torch.ones_like(drift), x.square().sum(-1)
+        for value in y.unbind(0):
+            variance = variance + drift
+            total = variance + noise
+            gain, off = variance / total, value - mean
+            loss = loss + 0.5 * (total.log() + off.square() / total)
+            mean, variance = mean + gain * off, (1 - gain) * variance
+        return loss
+
+    return FunctionPotential(energy), 2
+
+
+USUAL: dict[str, Callable[[], Density]] = {
+    "mixture, 20-D": lambda: (GaussianMixture(torch.full((20,), 40.0**-0.5)), 20),
+    "logistic regression": lambda: (LogisticRegression.synthetic(100, 20, seed=1), 20),
+    "network 2-64-1": lambda: network(2, 64, 1),
+    "network 2-64-64-1": lambda: network(2, 64, 64, 1),
+    "eight schools": eight_schools,
+}
+SERIES: dict[str, Callable[[], Density]] = {
+    "GARCH": garch,
+    "AR(2)": autoregression,
+    "local level (Kalman)": local_level,
+}
+
+
+def processor_seconds() -> float:
+    """Of this process and of those that it has waited for."""
+    return sum(os.times()[:4])
+
+
+class Clock:
+    """Seconds of the processor that parts take, each without what is timed within it."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+        self._within = 0.0
+
+    def watch(self, owner: Any, name: str, part: str) -> None:
+        """Have ``owner.name`` timed as a part."""
+        original = getattr(owner, name)
+
+        def timed(*arguments: Any, **options: Any) -> Any:
+            before, self._within, start = self._within, 0.0, processor_seconds()
+            try:
+                return original(*arguments, **options)
+            finally:
+                spent = processor_seconds() - start
+                self.seconds[part] += spent - self._within
+                self._within = before + spent
+
+        setattr(owner, name, timed)
+
+
+def first_call(name: str) -> dict[str, Any]:
+    """The first call in this process, and what it was spent on."""
+    from torchsrk.compiled import checked, lowering, programs
+
+    torch.set_num_threads(1)
+    clock = Clock()
+    clock.watch(programs, "warm_up", PARTS[0])
+    clock.watch(programs.Way, "_traced", PARTS[1])
+    clock.watch(lowering, "LoopedProgram", PARTS[2])
+    clock.watch(programs.Way, "_lowered", PARTS[3])
+    clock.watch(programs, "load", PARTS[4])
+    clock.watch(checked, "_difference", PARTS[5])
+    potential, dim = {**USUAL, **SERIES}[name]()
+    x0 = 0.1 * torch.randn(PARTICLES, dim, generator=torch.Generator().manual_seed(1))
+    warnings.filterwarnings("error", message="compile=True: this run is eager")
+    start, wall = processor_seconds(), time.perf_counter()
+    sample(Langevin(potential), x0, integrator="em", step_size=1e-4, num_steps=SCHEME_STEPS, seed=0, compile=True)
+    return {"wall": time.perf_counter() - wall, "cpu": processor_seconds() - start, "parts": clock.seconds}
+
+
+def in_a_new_process(name: str, cache: str) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--first-call", name]
+    environment = {**os.environ, "TORCHSRK_CACHE": cache}
+    outcome = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if outcome.returncode:
+        raise RuntimeError(f"{name}: {outcome.stderr.strip().splitlines()[-1]}")
+    return json.loads(outcome.stdout)
+
+
+def seconds(call: dict[str, Any]) -> str:
+    return f"{call['cpu']:.2f} ({call['wall']:.2f})"
+
+
+def report(runs: int) -> None:
+    print("First call after the import, seconds of the processor (of the clock)\n")
+    print(f"{'':<24}{'cold':>16}{'from disk':>16}")
+    for name in USUAL:
+        with TemporaryDirectory() as cache:
+            cold = in_a_new_process(name, cache)
+            warm = [in_a_new_process(name, cache) for _ in range(runs)]
+        print(f"{name:<24}{seconds(cold):>16}{seconds(middle(warm)):>16}", flush=True)
+    print(f"\nSeries of {LENGTH}, cold and from disk: what the seconds of the processor went into\n")
+    print(f"{'':<30}{'all':>16}" + "".join(f"{part:>20}" for part in PARTS))
+    for name in SERIES:
+        with TemporaryDirectory() as cache:
+            for state in ("cold", "from disk"):
+                call = in_a_new_process(name, cache)
+                parts = "".join(f"{call['parts'].get(part, 0.0):>20.2f}" for part in PARTS)
+                print(f"{f'{name}, {state}':<30}{seconds(call):>16}{parts}", flush=True)
+
+
+def middle(calls: list[dict[str, Any]]) -> dict[str, Any]:
+    return {clock: statistics.median(call[clock] for call in calls) for clock in ("cpu", "wall")}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3, help="from disk, of which the median is shown")
+    parser.add_argument("--first-call", metavar="NAME", help="make one in this process and print it as JSON")
+    given = parser.parse_args()
+    if given.first_call:
+        print(json.dumps(first_call(given.first_call)))
+    else:
+        report(given.runs)
+
+
+if __name__ == "__main__":
+    main()
