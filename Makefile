@@ -5,16 +5,35 @@ BENCH_BIN := .venv-bench/bin
 BENCH_INSTALLED := .venv-bench/installed
 KERNEL := $(wildcard torchsrk/brownian/philox*.[ch])
 
-.PHONY: run test bench bench-parts clean
+.PHONY: run test test-fast test-cuda docs docs-pages bench bench-parts clean
 
 run: $(INSTALLED)
 	$(BIN)/torchsrk run configs/quickstart.yaml --output results/quickstart --resume
 
+# Tests start Python hundreds of times: each would compile the package's source, where bytecode is not kept.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist worksteal  # in long runs of neighbours, that share what a module has made
+	$(BIN)/pytest -n 2 --dist worksteal --durations=25  # in long runs of neighbours, that share what a module has made
+
+# For the edit loop: without what takes long (tests/conftest.py says which), and with what took the most time.
+test-fast: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow" --durations=10
+
+# What needs a GPU; docs/guides/devices.md says what that is, and what was seen where.
+test-cuda: $(INSTALLED)
+	$(BIN)/python -c "import torch, sys; sys.exit(None if torch.cuda.is_available() else 'torch sees no CUDA device here')"
+	TRITON_INTERPRET=0 $(BIN)/pytest -m cuda -rA
+
+# The site, with the gallery's scripts run (some minutes) or left as they are (what CI builds). Warnings are errors, every link
+# between pages is followed, and mathematics needs no network. Snippets are run by tests/test_docs.py and tests/test_readme.py.
+docs docs-pages: $(INSTALLED)
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html $(if $(filter docs-pages,$@),-D plot_gallery=0) docs docs/_build/html
+	$(BIN)/python docs/extensions/links.py docs/_build/html
+	@echo "docs/_build/html/index.html"
 
 # Beside other libraries, in an environment that holds them all; writes BENCHMARKS.md.
 bench: $(BENCH_INSTALLED)
@@ -24,9 +43,12 @@ bench-parts: $(INSTALLED)
 	$(BIN)/python scripts/bench_noise.py
 	$(BIN)/python scripts/bench_levy_area.py
 	$(BIN)/python scripts/bench_scoring.py
+	$(BIN)/python scripts/bench_keops.py
 	$(BIN)/python scripts/bench_check.py
+	$(BIN)/python scripts/bench_compile.py
 	$(BIN)/python scripts/bench_schemes.py
 	$(BIN)/python scripts/bench_products.py
+	$(BIN)/python scripts/bench_bound.py
 
 # Made again when a requirement or the noise kernel's source changes.
 $(INSTALLED): setup.py constraints.txt $(KERNEL)
@@ -40,4 +62,4 @@ $(BENCH_INSTALLED): setup.py constraints.txt $(KERNEL)
 	touch $@
 
 clean:
-	rm -rf .venv .venv-bench build *.egg-info torchsrk/brownian/_philox*.so
+	rm -rf .venv .venv-bench build docs/_build docs/gallery *.egg-info torchsrk/brownian/_philox*.so

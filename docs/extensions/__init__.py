@@ -1,0 +1,1 @@
+"""What building these pages takes beside Sphinx."""
