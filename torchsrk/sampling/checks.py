@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from ..integrators import Integrator, integrator_named
+from ..potentials import Potential
+from ..potentials.probe import check_gradient
 from ..sde import BaseSDE
 from ..sde.probe import check_structure
 from ..transforms import below_transforms
@@ -46,4 +48,7 @@ def check_problem(sde: BaseSDE, x0: Tensor, integrator: Integrator | str, step_s
                 f"sde.to(x0.device, x0.dtype), or x0.to the other way"
             )
     check_structure(sde, x0)
+    for potential in sde.children():
+        if isinstance(potential, Potential):
+            check_gradient(potential, x0)
     return scheme
