@@ -120,7 +120,7 @@ def processes():
 @pytest.mark.long
 def test_killed_at_ten_moments(config, tmp_path, processes):
     output, whole, errors = tmp_path / "run", tmp_path / "whole", tmp_path / "errors"
-    command = ["run", str(config), "--settings.time", "300", "--output"]
+    command = ["run", str(config), "--settings.time", "120", "--output"]
 
     def started(*arguments):
         process = processes.Process(target=run_apart, args=([*command, *arguments], errors))
