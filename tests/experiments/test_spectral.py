@@ -41,6 +41,16 @@ def test_w2_between_normals(shift, spread):
     assert float(transport.squared(moments[None]).sqrt()) == pytest.approx(exact, rel=0.25 * exact**2 + 1e-6)
 
 
+def test_moments_of_no_law_are_refused():
+    """A law that is extrapolated has a norm, and no W2."""
+    transport = Transport(NORMAL, FINE)
+    moments = torch.zeros(1, len(transport.basis.powers), dtype=torch.float64)
+    moments[0, 0], moments[0, -1] = 1.0, 0.9
+    assert float(transport.linearized(moments)) == pytest.approx(0.9**2 / FINE.map_degree)
+    with pytest.raises(ArithmeticError, match="those of no law"):
+        transport.squared(moments)
+
+
 @pytest.mark.parametrize("scheme", ["em", "srk-ld"])
 @pytest.mark.parametrize("h", [0.1, 0.4])
 def test_mixture_as_by_quadrature(scheme, h):

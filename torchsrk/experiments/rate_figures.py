@@ -47,8 +47,11 @@ def _draw(
     if seen:
         x, y = zip(*seen, strict=True)
         for axis in axes:
-            _guides(axis, _GUIDES[against], (0.6 * min(x), 1.7 * max(x)), (0.7 * min(y), 1.4 * max(y)))
-    axes[0].set_ylabel("gradients/log(W2 of the start/ε)" + (", over those at the least d" if against == "dim" else ""))
+            limits = (0.6 * min(x), 1.7 * max(x)), (0.7 * min(y), 1.4 * max(y))
+            axis.set(xlim=limits[0], ylim=limits[1])
+            _guides(axis, _GUIDES[against], (limits[0][1], limits[1][0]) if against == "w2" else (min(x), 1.0))
+    told = "gradients/log(W2 of the start/ε)"
+    axes[0].set_ylabel(told if against == "w2" else f"{told}, at the least d: 1")
     plots.save(figure, file)
 
 
@@ -71,19 +74,13 @@ def _draw_scheme(axis: Any, own: Sequence[Row], fitted: Row, against: str, expon
     return points
 
 
-def _guides(
-    axis: Any,
-    guides: Sequence[tuple[float, str]],
-    across: tuple[float, float],
-    along: tuple[float, float],
-) -> None:
-    """Dotted lines of these powers, through a corner below the points, named where they leave the panel."""
-    (left, right), (bottom, top) = across, along
-    axis.set(xlim=across, ylim=along)
+def _guides(axis: Any, guides: Sequence[tuple[float, str]], corner: tuple[float, float]) -> None:
+    """Dotted lines of these powers from a point to where they leave the panel, named there."""
+    (left, right), (_, top) = axis.get_xlim(), axis.get_ylim()
     for power, name in guides:
-        corner, other = (right, left) if power < 0 else (left, right)
-        reach = bottom * (other / corner) ** power
-        end = (other, reach) if reach <= top else (corner * (top / bottom) ** (1.0 / power), top)
-        axis.plot([corner, end[0]], [bottom, end[1]], **plots.GUIDE)
-        inside = {"xytext": (-6 if power < 0 else -4, -12), "textcoords": "offset points"}
-        axis.annotate(name, end, ha="right", fontsize=10, color="0.35", **inside)
+        other = left if power < 0 else right
+        reach = corner[1] * (other / corner[0]) ** power
+        end = (other, reach) if reach <= top else (corner[0] * (top / corner[1]) ** (1.0 / power), top)
+        axis.plot(*zip(corner, end, strict=True), **plots.GUIDE)
+        offset = (-6, -12) if end[1] == top else (-2, 6)
+        axis.annotate(name, end, ha="right", fontsize=10, color="0.35", xytext=offset, textcoords="offset points")

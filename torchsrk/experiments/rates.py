@@ -110,14 +110,20 @@ def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
         wide = _against_dimension(settings, target, scheme, sizes, own)
         needed += [*against, *wide]
         exponents.append(_exponents(target, scheme, sizes, [w for _, w in laws], against, wide))
+    refused = [*_refused(settings), *map(_too_narrow, filter(_lacks_dimensions, exponents))]
     return Conclusion(
-        tables={"gradients": needed, "invariant_errors": kept, "exponents": exponents, "refused": _refused(settings)},
+        tables={
+            "gradients": needed,
+            "invariant_errors": kept,
+            "exponents": exponents,
+            **({"refused": refused} if refused else {}),
+        },
         figures={
             "rates": partial(draw_errors, settings.targets, needed, exponents),
             "rates-dimensions": partial(draw_dimensions, settings.targets, needed, exponents),
         },
         findings=[finding for row in exponents for finding in _findings(row)],
-        notes=[f"not measured: {row['target']}, {LABELS[row['scheme']]}: {row['why']}" for row in _refused(settings)],
+        notes=[f"not measured: {row['target']}, {LABELS[row['scheme']]}: {row['why']}" for row in refused],
     )
 
 
@@ -280,3 +286,12 @@ def _refused(settings: Settings) -> list[Row]:
         if refusal_in_dimensions(scheme)
     ]
     return [row for row in rows if row["why"]] + ties
+
+
+def _lacks_dimensions(row: Row) -> bool:
+    return math.isnan(row["exponent_in_dim"]) and not refusal_in_dimensions(row["scheme"])
+
+
+def _too_narrow(row: Row) -> Row:
+    why = "in d, no ε has a best step size at all d: errors are resolved over too few step sizes"
+    return {"target": row["target"], "scheme": row["scheme"], "against": "dim", "why": why}

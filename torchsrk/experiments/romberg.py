@@ -25,8 +25,9 @@ from . import plots
 from .base import Conclusion, Context, Finding, Result, Row
 from .config import Count, Range
 from .estimates import mean_and_error
-from .fits import fit_line, student, student_95
+from .fits import student, student_95
 from .rate_targets import TARGETS, block_of, law_on, target_named
+from .rates import fit
 from .targets import SEPARATION
 
 SCHEMES = ("em", "srk-ld", "lm")
@@ -138,9 +139,8 @@ def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
 def error_rows(settings: Settings, target: str, results: Mapping[str, Result]) -> list[Row]:
     """W2 of every law, and the relative error of its second moment about the target's mean.
 
-    An extrapolated law may have negative masses; W2 is then the norm of the difference of moments that W2 is for laws
-    near to the target: how far an expectation can be off, for functions whose gradient has a mean square of 1. Laws
-    whose errors are not told from those of polynomials are left out.
+    An extrapolated law may have negative masses: W2 is taken in its linearized form, for all alike. Laws whose errors
+    are not told from those of polynomials are left out.
     """
     block = next(iter(target_named(target).potentials))
     _, transport = law_on(target, block, "em", step_sizes(settings, target)[-1], shift=0.0)
@@ -151,7 +151,7 @@ def error_rows(settings: Settings, target: str, results: Mapping[str, Result]) -
         moments = _moments(results, target, scheme, number)
         if moments is None:
             continue
-        h, w2 = step_sizes(settings, target)[number], math.sqrt(float(transport.squared(moments.unsqueeze(0))))
+        h, w2 = step_sizes(settings, target)[number], math.sqrt(float(transport.linearized(moments.unsqueeze(0))))
         if w2 < target_named(target).resolved[False]:
             continue
         rows.append(
@@ -187,7 +187,7 @@ def _order_row(rows: Sequence[Row], target: str, scheme: str) -> Row:
     """Over the shorter half of step sizes."""
     own = [row for row in rows if (row["target"], row["scheme"]) == (target, scheme)]
     own = own[len(own) // 2 :]
-    line = fit_line([math.log(row["step_size"]) for row in own], [math.log(row["w2"]) for row in own])
+    line = fit([row["step_size"] for row in own], [row["w2"] for row in own])
     return {"target": target, "scheme": scheme, "order": line.slope, "margin": line.half_width}
 
 

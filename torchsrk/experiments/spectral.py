@@ -25,6 +25,7 @@ from ..sde import Langevin, UnderdampedLangevin
 
 _CHUNK = 4_000_000  # numbers of a table of polynomials that are held at once
 _NEAR = 0.5  # standard deviations
+_CHANGE = 2.0  # by which W2² of a law that near may differ from its linearization
 
 
 @dataclass(frozen=True)
@@ -133,13 +134,22 @@ class Transport:
         this is δ(1 - δ²/8). Laws beyond half a deviation, where no more is asked than that they are far, are measured
         from the target alone.
         """
-        apart, first = moments[:, 1:], self.stiffness[0]
-        found = (apart.mT * torch.linalg.solve(first, apart.mT)).sum(0)
+        apart, first, found = moments[:, 1:], self.stiffness[0], self.linearized(moments)
         near = (found < (_NEAR * self.scale) ** 2).nonzero().squeeze(-1)
         for part in near.split(max(1, _CHUNK // first.numel())):
             halfway = first + 0.5 * torch.einsum("ln,njk->ljk", apart[part], self.stiffness[1:])
-            found[part] = (apart[part] * torch.linalg.solve(halfway, apart[part])).sum(-1)
+            exact = (apart[part] * torch.linalg.solve(halfway, apart[part])).sum(-1)
+            # Of a law with so few moments that it is none, or of masses that are negative, the matrix is not definite.
+            if not bool(((exact <= _CHANGE * found[part]) & (found[part] <= _CHANGE * exact)).all()):
+                raise ArithmeticError("moments that are those of no law near the target: take another degree")
+            found[part] = exact
         return found
+
+    def linearized(self, moments: Tensor) -> Tensor:
+        """What W2² is for laws near to the target; of masses that may be negative, too, this is a squared norm: how far
+        expectations can be off, of functions whose gradient has a mean square of 1."""
+        apart = moments[:, 1:].mT
+        return (apart * torch.linalg.solve(self.stiffness[0], apart)).sum(0)
 
 
 @dataclass(frozen=True)
