@@ -59,6 +59,7 @@ ALLOWED = {
     "interop": {"extras", "distributions", "potentials", "brownian"},
     "theory": {"sampling", "integrators", "sde", "potentials", "brownian"},
     "experiments": {
+        "coupling",
         *("diagnostics", "extras", "plots", "theory"),
         *("distributions", "reference", "sampling", "integrators", "sde", "potentials", "brownian", "metrics"),
         *("checkpoints", "files", "compiled", "blocks", "targets", "tuning"),

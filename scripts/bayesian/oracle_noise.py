@@ -29,6 +29,7 @@ from torch import Tensor
 from bayesian.calibration import calibration_error, mean_and_error, negative_log_likelihood
 from bayesian.network_posterior import Chains, Setting, Task, minibatches, unit_variance
 from results import save_figure, subplots
+from torchsrk.experiments.fits import student_95
 
 LABELS = {"em": "Euler-Maruyama", "srk-ld": "SRK-LD"}
 SHARES = {"em": 1 / 2, "srk-ld": 1 / 4}  # of hσ², that become heat
@@ -55,6 +56,7 @@ class Heat:
     scheme: str
     step_size: float
     batch_size: str
+    chains: int
     gradients: int
     oracle_variance: float
     temperature: float
@@ -101,6 +103,7 @@ def measure_heat(task: Task, setting: Setting, chains: Chains, exact: Chains, gr
         setting.scheme,
         h,
         str(setting.batch_size or "exact"),
+        len(virial),
         gradients,
         variance,
         *mean_and_error(virial),
@@ -131,9 +134,10 @@ def compare(heats: list[Heat], step_size: float) -> list[Comparison]:
 
 
 def nearer(one: Heat, other: Heat) -> str:
-    """The scheme whose temperature is nearer to 1, by more than two standard errors."""
+    """The scheme whose temperature is nearer to 1, beyond the 95 % interval of the difference."""
     gap = abs(one.temperature - 1) - abs(other.temperature - 1)
-    if abs(gap) <= 2 * math.hypot(one.temperature_error, other.temperature_error):
+    wide = student_95(min(one.chains, other.chains) - 1)
+    if abs(gap) <= wide * math.hypot(one.temperature_error, other.temperature_error):
         return "neither"
     return other.scheme if gap > 0 else one.scheme
 
@@ -173,7 +177,7 @@ def print_heats(rows: list[Heat]) -> None:
 
 def print_comparison(rows: list[Comparison], oracle: Oracle) -> None:
     """All that is off, and the batch sizes at which the noise takes over: in theory and to first order."""
-    print("\nT - 1, and which scheme is nearer to 0 by more than two standard errors")
+    print("\nT - 1, and which scheme is nearer to 0 beyond the 95 % interval of the difference")
     print(f"{'batch':>6} {'em, h':>17} {'em, 3h':>17} {'srk-ld, 3h':>17}  equal gradients  equal steps")
     for small, large, srk in rows:
         values = " ".join(f"{row.temperature - 1:+.4f} ± {row.temperature_error:.4f}" for row in (small, large, srk))
@@ -196,7 +200,7 @@ def draw(heats: list[Heat], comparison: list[Comparison], dim: int, file: Path) 
     left.set(ylabel="T - T with exact gradients", title="temperature that minibatches add")
     middle.set(ylabel="E f - E f with exact gradients", title="energy that minibatches add (lines: on a Gaussian)")
     _draw_off(right, comparison)
-    figure.suptitle("Minibatch noise in the posterior of a network for digits (bars: 2 standard errors)")
+    figure.suptitle("Minibatch noise in the posterior of a network for digits (bars: 95 %)")
     save_figure(figure, file)
 
 
@@ -210,7 +214,7 @@ def _draw_added(axis: Any, rows: list[Heat], name: str, slope: float) -> None:
             axis.errorbar(
                 [h * row.oracle_variance for row in own],
                 [getattr(row, name) for row in own],
-                yerr=[2 * getattr(row, f"{name}_error") for row in own],
+                yerr=[student_95(row.chains - 1) * getattr(row, f"{name}_error") for row in own],
                 color=COLORS[scheme],
                 marker=marker,
                 linestyle="none",
@@ -224,7 +228,8 @@ def _draw_added(axis: Any, rows: list[Heat], name: str, slope: float) -> None:
 def _draw_off(axis: Any, comparison: list[Comparison]) -> None:
     for own, style in zip(zip(*comparison, strict=True), ("o-", "s--", "s-"), strict=True):
         label = f"{LABELS[own[0].scheme]}, h = {own[0].step_size:g}"
-        values, errors = [row.temperature - 1 for row in own], [2 * row.temperature_error for row in own]
+        values = [row.temperature - 1 for row in own]
+        errors = [student_95(row.chains - 1) * row.temperature_error for row in own]
         color = COLORS[own[0].scheme]
         axis.errorbar(range(len(own)), values, yerr=errors, fmt=style, color=color, capsize=3, label=label)
     axis.axhline(0, color="0.6", linestyle=":")

@@ -1,4 +1,4 @@
-"""Rates: the closed forms, the search for the best step size, and findings that can fail."""
+"""Rates: exponents that theory gives, the search for the best step size, refusals, and findings that can fail."""
 
 import math
 
@@ -6,17 +6,12 @@ import pytest
 import torch
 
 from torchsrk.experiments.base import Context
-from torchsrk.experiments.rates import Settings, conclude, fit, gaussian_trace, measure, plan, tolerances
+from torchsrk.experiments.config import ConfigError
+from torchsrk.experiments.laws import steps_below
+from torchsrk.experiments.rate_targets import TABLE, traces
+from torchsrk.experiments.rates import Settings, conclude, fewest, fit, measure, plan, step_sizes
 
-SETTINGS = Settings(
-    smallest_em=0.02,
-    smallest_srk_ld=0.15,
-    per_decade=10,
-    largest_error=0.02,
-    smallest_error=0.004,
-    errors=6,
-    targets=("gaussian",),
-)
+SETTINGS = Settings(step_sizes=16, targets=("mixture", "regression"), schemes=("em", "srk-ld", "lm", "tamed"))
 CONTEXT = Context(seed=0, device=torch.device("cpu"), dtype=torch.float32, compile=False, progress=False)
 
 
@@ -25,38 +20,87 @@ def results() -> dict[str, dict]:
     return {unit: measure(SETTINGS, unit, CONTEXT) for unit in plan(SETTINGS)}
 
 
-def test_gaussian_trace_ends_at_the_invariant_law():
-    """Euler-Maruyama keeps the variance 1/(λ(1 - hλ/2))."""
-    h = 0.5 / SETTINGS.condition
-    curvatures = [SETTINGS.condition ** (k / 9) for k in range(10)]
-    gaps = [(l**-0.5) * ((1 - h * l / 2) ** -0.5 - 1) for l in curvatures]  # noqa: E741
-    assert float(gaussian_trace(SETTINGS, "em", 0.5)[-1]) == pytest.approx(math.hypot(*gaps), rel=1e-9)
+@pytest.fixture(scope="module")
+def conclusion(results):
+    return conclude(SETTINGS, results)
+
+
+def _row(conclusion, target, scheme):
+    rows = conclusion.tables["exponents"]
+    return next(row for row in rows if (row["target"], row["scheme"]) == (target, scheme))
+
+
+@pytest.mark.parametrize("target", SETTINGS.targets)
+@pytest.mark.parametrize(("scheme", "order"), [("em", 1), ("srk-ld", 2), ("lm", 2), ("tamed", 2)])
+def test_exponents_are_one_over_the_order(conclusion, target, scheme, order):
+    """A law that errs like h^p on each of d coordinates needs steps of (ε/√d)^(1/p)."""
+    row = _row(conclusion, target, scheme)
+    assert row["exponent"] == pytest.approx(1 / order, abs=0.06)
+    assert row["exponent_margin"] <= 0.05
+    assert row["order_in_step_size"] == pytest.approx(order, rel=0.1)
+    if target == "regression" and scheme != "tamed":
+        assert row["exponent_in_dim"] == pytest.approx(0.5 / order, abs=0.06)
+        assert row["exponent_in_dim_margin"] <= 0.15
+    if scheme in TABLE:
+        assert row["table_1"] == pytest.approx(1.0 if scheme == "em" else 2 / 3)
+
+
+def test_leimkuhler_matthews_is_exact_across_the_mixture(conclusion):
+    """So that coordinates beyond the first cost nothing but the logarithm."""
+    assert -0.1 < _row(conclusion, "mixture", "lm")["exponent_in_dim"] < 0.0
+
+
+def test_euler_maruyamas_law_across_the_mixture():
+    """Its variance is 1/(1 - h/2)."""
+    _, kept = traces("mixture", "em", 0.1, 2.0)
+    assert math.sqrt(kept["across"]) == pytest.approx(0.95**-0.5 - 1, rel=1e-3)
+
+
+def test_findings_hold_and_measuring_again_gives_the_same_bits(results, conclusion):
+    assert all(finding.holds for finding in conclusion.findings), conclusion.findings
+    unit = plan(SETTINGS)[3]
+    assert torch.equal(measure(SETTINGS, unit, CONTEXT)["after_along"], results[unit]["after_along"])
+
+
+def test_findings_fail_on_wrong_numbers(results):
+    """Laws of the shortest step at all step sizes: then no step size is the best, and no exponent is found."""
+    last = {unit: results[f"{unit.rsplit('-', 1)[0]}-{SETTINGS.step_sizes - 1}"] for unit in results}
+    assert not any(finding.holds for finding in conclude(SETTINGS, last).findings)
+    # Errors that fall like those of order one, under the name of order two.
+    swapped = {unit: results[unit.replace("srk-ld", "em")] for unit in results}
+    broken = conclude(SETTINGS, swapped)
+    missed = [finding.text for finding in broken.findings if not finding.holds]
+    assert any("SRK-LD needs ε" in text for text in missed)
+
+
+def test_what_has_no_law_is_refused_by_name(conclusion):
+    with pytest.raises(ConfigError, match="'mala', which has none here"):
+        Settings(step_sizes=10, schemes=("em", "mala"))
+    with pytest.raises(ConfigError, match="even numbers"):
+        Settings(step_sizes=10, dims=(1, 2, 3))
+    assert [row["scheme"] for row in conclusion.tables["refused"]] == ["tamed"]
+    assert "taming" in " ".join(conclusion.notes)
+    quartic = Settings(step_sizes=6, targets=("quartic",), schemes=("em", "baoab"))
+    assert not [unit for unit in plan(quartic) if "baoab" in unit]
+
+
+def test_fewest_steps_are_those_for_good():
+    traces = [torch.tensor(values).double() for values in ([0.5, 0.5], [1.0, 0.2, 0.4, 0.3], [0.9, 0.8, 0.1], [1.0])]
+    epsilons = [0.35, 0.1, 0.01]
+    found = fewest(traces, epsilons)
+    assert found == [(2, 3), (2, 3), None]
+    assert steps_below(traces[1], 0.35) == 4
+    assert fewest(traces[2:], epsilons) == [None, None, None]  # the first that was tried, which may not be the best
+
+
+def test_step_sizes_span_the_same_errors():
+    first, second = (step_sizes(SETTINGS, "mixture", scheme) for scheme in ("em", "srk-ld"))
+    assert first[0] == second[0] == 0.5
+    assert first[0] / first[-1] == pytest.approx((second[0] / second[-1]) ** 2)
 
 
 def test_fit_finds_a_power():
     line = fit([1.0, 2.0, 4.0, 8.0], [3.0, 12.0, 48.0, 192.0])
     assert line.slope == pytest.approx(2.0)
     assert line.half_width < 1e-6
-
-
-def test_findings_hold_and_measuring_again_gives_the_same_bits(results):
-    conclusion = conclude(SETTINGS, results)
-    assert all(finding.holds for finding in conclusion.findings), conclusion.findings
-    unit = plan(SETTINGS)[3]
-    assert torch.equal(measure(SETTINGS, unit, CONTEXT)["steps"], results[unit]["steps"])
-    gradients = [row["gradients"] for row in conclusion.tables["gradients"]]
-    assert gradients[:6] == sorted(gradients[:6])
-    assert tolerances(SETTINGS)[-1] == pytest.approx(0.004)
-
-
-def test_findings_fail_on_wrong_numbers(results):
-    """As many steps for every ε."""
-    flat = {unit: {**result, "steps": torch.full((6,), 100)} for unit, result in results.items()}
-    assert not any(finding.holds for finding in conclude(SETTINGS, flat).findings)
-
-
-def test_mixture_is_measured_too():
-    settings = Settings(**{**vars(SETTINGS), "targets": ("mixture",), "time": 12.0})
-    result = measure(settings, "mixture-srk-ld-0.3162", CONTEXT)
-    assert result["steps"][0] > 0
-    assert 0.001 < result["last_error"] < 0.02
+    assert math.isnan(fit([1.0], [1.0]).slope)

@@ -8,7 +8,18 @@ from .base import Experiment
 
 # Config files name their experiment; a name that is not here is refused, so that no file chooses what is imported.
 NAMES = (
-    *("asymptotic", "invariant", "rates", "schemes", "stability", "strong_error", "theory", "traces", "w2_bias"),
+    *(
+        "asymptotic",
+        "invariant",
+        "rates",
+        "romberg",
+        "schemes",
+        "stability",
+        "strong_error",
+        "theory",
+        "traces",
+        "w2_bias",
+    ),
     "wall_time",
 )
 _REGISTERED: dict[str, Experiment] = {}

@@ -7,6 +7,8 @@ from typing import Any
 
 from . import plots
 from .base import Row
+from .fits import student_95
+from .scheme_moments import BATCHES
 from .scheme_targets import Target
 
 LABELS = {
@@ -48,6 +50,7 @@ def _style(scheme: str) -> dict[str, Any]:
 def draw_errors(settings: Any, errors: list[Row], file: Any) -> None:
     """Error of the law at stationarity against what a unit of time costs, a panel for each target."""
     figure, axes = plots.panels(len(settings.targets), width=5.6, height=4.0)
+    wide = student_95(BATCHES - 1)
     for axis, target in zip(axes, settings.targets, strict=True):
         for scheme in settings.schemes:
             own = [row for row in errors if (row["target"], row["scheme"]) == (target.kind, scheme)]
@@ -56,12 +59,12 @@ def draw_errors(settings: Any, errors: list[Row], file: Any) -> None:
             y = [max(row["second_moment"], _FLOOR) for row in shown]
             axis.plot(x, y, **_style(scheme), markersize=4, linewidth=1.0, alpha=0.85)
         noise = [
-            2 * row["noise"] for row in errors if row["target"] == target.kind and row["stable"] and not row["exact"]
+            wide * row["noise"] for row in errors if row["target"] == target.kind and row["stable"] and not row["exact"]
         ]
         middle = sorted(noise)[len(noise) // 2] if noise else 0.0
         if middle > _FLOOR and target.kind != "gaussian":
             axis.axhspan(_FLOOR / 2, middle, color="0.92", zorder=0)
-            axis.text(0.02, middle / 1.7, "2 standard errors", fontsize=7, transform=axis.get_yaxis_transform())
+            axis.text(0.02, middle / 1.7, "95 % of the noise", fontsize=7, transform=axis.get_yaxis_transform())
         if target.kind == "gaussian":
             axis.text(0.98, 1.3 * _FLOOR, "no error", fontsize=7, ha="right", transform=axis.get_yaxis_transform())
         axis.set(xscale="log", yscale="log", title=_title(target))

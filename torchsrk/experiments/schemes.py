@@ -22,10 +22,11 @@ from ..sampling import sample
 from . import scheme_figures
 from .base import Conclusion, Context, Result
 from .config import ConfigError, Count, OneOf, Positive, Range
+from .fits import student_95
 from .laws import steps_below
 from .linear import gaussian_w2
 from .scheme_findings import error_rows, findings, notes, overview_row, reached_row
-from .scheme_moments import Chains, Trace, has_momentum, scheme_named, scheme_names, sde_of
+from .scheme_moments import BATCHES, Chains, Trace, has_momentum, scheme_named, scheme_names, sde_of
 from .scheme_targets import Target, case_of
 
 Scheme = Annotated[str, OneOf(scheme_names)]
@@ -33,6 +34,7 @@ _LARGEST = 4.0  # step size, in units of the softest direction's time
 _EXPLODED = 100.0  # a relative error of a second moment beyond which there is no law to speak of
 _WORSE = 1.3  # times the fewest gradients: smaller steps need more still
 _MOST_STEPS = 20_000
+_WIDE = student_95(BATCHES - 1)  # standard errors
 _SETTLED = 1e-7  # what is left of the start after the steps that are followed of a linear scheme
 
 
@@ -167,14 +169,14 @@ def _sampled_point(chains: Chains, h: float, most_gradients: int) -> dict[str, f
         found |= {"error": float(tail[0]), "w2": float(tail[0]), "noise": float(tail_noise[0])}
     points = steps_below(distances, chains.target.tolerance)
     reached = float(trace.steps[points - 1]) if points else 0.0
-    resolved = float(2.0 * noise[-1]) <= chains.target.tolerance
+    resolved = float(_WIDE * noise[-1]) <= chains.target.tolerance
     return found | {"steps": reached if resolved else 0.0, "stable": 1.0, "resolved": float(resolved)}
 
 
 def _distances(chains: Chains, trace: Trace) -> tuple[Tensor, Tensor]:
     """What is to fall below the tolerance, at every point of time, less what noise adds; and the noise.
 
-    Second moments: the worst error less two standard errors. A chain that is narrow and off may have them right, so
+    Second moments: the worst error less half its 95 % interval. A chain that is narrow and off may have them right, so
     variances and squares of means count on their own too. W2: as of Gaussians with these moments, which no other law
     of these moments is nearer than, less the expectation of what noise adds to its square.
     """
@@ -182,7 +184,7 @@ def _distances(chains: Chains, trace: Trace) -> tuple[Tensor, Tensor]:
     mean, second = values.unbind(1)
     if not chains.case.is_gaussian:
         variance = second - mean.square()
-        apart = torch.maximum((second - 1.0).abs(), (variance - 1.0).abs()) - 2.0 * errors[:, 1]
+        apart = torch.maximum((second - 1.0).abs(), (variance - 1.0).abs()) - _WIDE * errors[:, 1]
         apart = torch.maximum(apart, mean.square() - errors[:, 0].square())
         return apart.clamp_min(0.0).amax(-1), errors[:, 1].amax(-1)
     spread = (second - mean.square()).clamp_min(0.0).sqrt()

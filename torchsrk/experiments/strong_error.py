@@ -305,11 +305,12 @@ def _pm(value: tuple[float, float]) -> str:
 
 def draw_errors(settings: Settings, outcomes: list[Outcome], file: Any) -> None:
     """A panel for each β; a colour for each dimension."""
-    figure, axes = plots.panels(len(settings.betas), width=6.0)
+    figure, axes = plots.panels(len(settings.betas), width=6.0, share_y=True)
     for axis, beta in zip(axes, settings.betas, strict=True):
         own = [outcome for outcome in outcomes if outcome.case.beta == beta]
         for outcome, color in zip(own, cycle(plots.COLORS), strict=False):
-            for chain in ("em", "srk-id"):
+            # On a line there are no areas to draw.
+            for chain in ("em", "srk-id", "srk-id-drawn") if outcome.case.dim > 1 else ("em", "srk-id"):
                 _draw_curve(axis, settings, outcome, chain, color)
             _draw_theory(axis, settings, outcome, label="EM, theory" if outcome is own[-1] else None)
         if len(own) == 1:
@@ -324,14 +325,15 @@ def draw_errors(settings: Settings, outcomes: list[Outcome], file: Any) -> None:
 def _draw_curve(axis: Any, settings: Settings, outcome: Outcome, chain: str, color: str) -> None:
     shown = _shown(settings.iterations)
     points = [outcome.mse(chain, iteration) for iteration in shown]
-    name = {"em": "EM", "srk-id": "SRK-ID", "em-fine": f"EM at {settings.step_size / settings.substeps:g}"}[chain]
+    names = {"em": "EM", "srk-id": "SRK-ID", "srk-id-drawn": "SRK-ID, areas drawn"}
+    name = names.get(chain, f"EM at {settings.step_size / settings.substeps:g}")
     axis.errorbar(
         shown,
         [mse for mse, _ in points],
         yerr=[student_95(settings.runs - 1) * error for _, error in points],
         errorevery=max(1, len(shown) // 10),
         color=color,
-        linestyle={"em": "-", "srk-id": "--", "em-fine": ":"}[chain],
+        linestyle={"em": "-", "srk-id": "--", "srk-id-drawn": "-.", "em-fine": ":"}[chain],
         capsize=2,
         label=f"{name} ({outcome.case.dim})",
     )

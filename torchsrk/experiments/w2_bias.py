@@ -226,7 +226,7 @@ def draw_spread(rows: list[Row], file: Any) -> None:
 
 def _draw(rows: list[Row], names: tuple[str, ...], key: str, label: str, quantity: str) -> Any:
     """A panel for each name, darker for more points."""
-    figure, axes = plots.panels(2)
+    figure, axes = plots.panels(2, share_y=True)
     for axis, name in zip(axes, names, strict=True):
         own = [row for row in rows if row["panel"] == name]
         sizes = sorted({row["points"] for row in own})

@@ -1,0 +1,86 @@
+"""Figures of the rates: gradients against ε, and against the dimension."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from . import plots
+from .base import Row
+from .rate_targets import TABLE, target_named
+from .scheme_figures import LABELS
+
+# Table 1's exponents, and that of Cheng's Example in d.
+_GUIDES = {"w2": ((-1.0, "ε⁻¹"), (-2.0 / 3.0, "ε^(-2/3)")), "dim": ((1.0, "d"), (0.5, "d^(1/2)"))}
+_SKY, _BLACK = "#56B4E9", "black"
+_COLORS = dict(
+    zip(("em", "srk-ld", "ozaki", "tamed", "sra1", "shark", "lm"), (*plots.COLORS, _SKY, _BLACK), strict=True)
+)
+_MOMENTUM = dict(zip(("cheng", "randomized-midpoint", "baoab", "ubu"), plots.COLORS, strict=False))
+_MARKERS = dict(zip((*_COLORS, *_MOMENTUM), "osD^v<>osD^", strict=True))
+
+
+def draw_errors(targets: Sequence[str], rows: Sequence[Row], exponents: Sequence[Row], file: Any) -> None:
+    """A panel a target, with guide lines at the paper's exponents in ε."""
+    _draw(targets, rows, exponents, "w2", "exponent", file)
+
+
+def draw_dimensions(targets: Sequence[str], rows: Sequence[Row], exponents: Sequence[Row], file: Any) -> None:
+    """The same against d, each scheme over its gradients in the fewest dimensions: its ε is its own."""
+    _draw(targets, rows, exponents, "dim", "exponent_in_dim", file)
+
+
+def _draw(
+    targets: Sequence[str], rows: Sequence[Row], exponents: Sequence[Row], against: str, exponent: str, file: Any
+) -> None:
+    figure, axes = plots.panels(len(targets), width=5.4, height=6.0, share_y=True)
+    seen: list[tuple[float, float]] = []
+    for axis, target in zip(axes, targets, strict=True):
+        for fitted in (row for row in exponents if row["target"] == target and math.isfinite(row[exponent])):
+            chosen = (target, fitted["scheme"], against)
+            own = [row for row in rows if (row["target"], row["scheme"], row["against"]) == chosen]
+            seen += _draw_scheme(axis, own, fitted, against, exponent)
+        axis.set(xscale="log", yscale="log", title=target_named(target).title)
+        axis.set_xlabel("ε: W2 to be reached" if against == "w2" else "dimension d")
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, fontsize=9)
+    if seen:
+        x, y = zip(*seen, strict=True)
+        for axis in axes:
+            limits = (0.6 * min(x), 1.7 * max(x)), (0.7 * min(y), 1.4 * max(y))
+            axis.set(xlim=limits[0], ylim=limits[1])
+            _guides(axis, _GUIDES[against], (limits[0][1], limits[1][0]) if against == "w2" else (min(x), 1.0))
+    told = "gradients/log(W2 of the start/ε)"
+    axes[0].set_ylabel(told if against == "w2" else f"{told}, at the least d: 1")
+    plots.save(figure, file)
+
+
+def _draw_scheme(axis: Any, own: Sequence[Row], fitted: Row, against: str, exponent: str) -> list[tuple[float, float]]:
+    """The points that were drawn. What the paper has a rate for is drawn thick."""
+    scheme, unit = fitted["scheme"], own[0]["gradients_over_logarithm"] if against == "dim" else 1.0
+    points = [(row[against], row["gradients_over_logarithm"] / unit) for row in own]
+    power = "ε^-" if against == "w2" else "d^"
+    color = (_COLORS | _MOMENTUM)[scheme]
+    axis.plot(
+        *zip(*points, strict=True),
+        color=color,
+        marker=_MARKERS[scheme],
+        markersize=4,
+        linestyle="--" if scheme in _MOMENTUM else "-",
+        markerfacecolor="white" if scheme in _MOMENTUM else color,
+        linewidth=1.9 if scheme in TABLE else 0.8,
+        label=f"{LABELS[scheme]}: {power}({fitted[exponent]:.2f} ± {fitted[f'{exponent}_margin']:.2f})",
+    )
+    return points
+
+
+def _guides(axis: Any, guides: Sequence[tuple[float, str]], corner: tuple[float, float]) -> None:
+    """Dotted lines of these powers from a point to where they leave the panel, named there."""
+    (left, right), (_, top) = axis.get_xlim(), axis.get_ylim()
+    for power, name in guides:
+        other = left if power < 0 else right
+        reach = corner[1] * (other / corner[0]) ** power
+        end = (other, reach) if reach <= top else (corner[0] * (top / corner[1]) ** (1.0 / power), top)
+        axis.plot(*zip(corner, end, strict=True), **plots.GUIDE)
+        offset = (-6, -12) if end[1] == top else (-2, 6)
+        axis.annotate(name, end, ha="right", fontsize=10, color="0.35", xytext=offset, textcoords="offset points")

@@ -1,0 +1,193 @@
+"""Targets that are made of blocks of one or two dimensions, on which laws of schemes are known to many digits.
+
+In d dimensions blocks are independent, and a scheme that moves each by itself keeps them so: squared W2
+distances add up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+
+import torch
+from torch import Tensor
+
+from ..integrators import Integrator, integrator_named
+from ..potentials import GaussianMixture, LogisticRegression, Potential
+from ..sde import Langevin, UnderdampedLangevin
+from ..theory import underdamped
+from .scheme_moments import has_momentum
+from .scheme_targets import Quadratic
+from .spectral import Block, Chain, Fineness, Transport, chain
+from .targets import SEPARATION
+
+# The paper's exponents, of gradients in 1/ε and in d, up to logarithms: of its Table 1 and of the Examples before it,
+# which have none in d for the midpoint.
+TABLE = {
+    "em": (1.0, 1.0),
+    "ozaki": (1.0, 1.0),
+    "tamed": (2.0 / 3.0, 4.0 / 3.0),
+    "srk-ld": (2.0 / 3.0, 1.0),
+    "cheng": (1.0, 0.5),
+    "randomized-midpoint": (2.0 / 3.0, math.nan),
+}
+SCHEMES = (*TABLE, "sra1", "shark", "lm", "baoab", "ubu")
+# Those whose steps tie coordinates together that the target does not.
+_TIES = {
+    "tamed": "its taming looks at all coordinates",
+    "randomized-midpoint": "one random time serves all coordinates, so that its law is no product",
+}
+_TOO_SMALL = "in four coordinates its error is below what polynomials of degree 6 resolve"
+_UNRESOLVED = dict.fromkeys(("randomized-midpoint", "baoab", "ubu"), _TOO_SMALL)
+_REACH = 9.0  # of the grid for means and deviations, in deviations
+_SETTLED = 1e-3  # of what is left of the start at the end, over the law's own error
+_LONGEST = 10**6  # steps
+
+
+class CoupledQuartic(Potential):
+    """f(x, y) = ½(x² + y²) + (c/4)(x⁴ + 4x²y² + y⁴): convex, and in no coordinates a sum, nor radial."""
+
+    dim = 2
+
+    def __init__(self, coupling: float) -> None:
+        super().__init__()
+        self.coupling = coupling
+
+    def forward(self, x: Tensor) -> Tensor:
+        a, b = x.square().unbind(-1)
+        return 0.5 * (a + b) + 0.25 * self.coupling * (a.square() + 4.0 * a * b + b.square())
+
+    def grad(self, x: Tensor) -> Tensor:
+        squares = x.square()
+        return x * (1.0 + self.coupling * (squares + 2.0 * squares.flip(-1)))
+
+
+@dataclass(frozen=True)
+class RateTarget:
+    """A target in any number of dimensions.
+
+    Attributes:
+        potentials: of its blocks.
+        squared: W2² in d dimensions from that of every block.
+        smallest_dim: that the exponents in ε are measured in.
+        curvature: what step sizes are given over.
+        largest: step size, times the curvature, and of schemes with momentum, in their own time.
+    """
+
+    title: str
+    potentials: Mapping[str, Callable[[], Potential]]
+    squared: Callable[[Mapping[str, Tensor], int], Tensor]
+    smallest_dim: int
+    curvature: float
+    largest: tuple[float, float] = (0.5, 0.5)
+    fineness: Mapping[bool, Fineness] = field(default_factory=dict)  # with momentum, and without
+    # W2 below which a law's error is not told from that of its polynomials: ten times what the last two degrees add.
+    resolved: Mapping[bool, float] = field(default_factory=lambda: {False: 1e-6, True: 1e-6})
+
+
+_NORMALS = (("W", 20), ("H", 10), ("Z", 4), ("u", 4))
+_FEW = (("W", 8), ("H", 6), ("Z", 4), ("u", 4))
+_LINES = {False: Fineness(24, 12, 16, _NORMALS), True: Fineness(12, 10, 10, _FEW)}
+_PAIRS = {False: Fineness(12, 10, 8, (("W", 8), ("H", 4))), True: Fineness(6, 6, 3, (("W", 3), ("H", 3)))}
+
+
+@lru_cache
+def target_named(name: str) -> RateTarget:
+    """The mixture and the regression of the other experiments, and a target that does not reduce to a line."""
+    if name == "mixture":
+        return RateTarget(
+            f"mixture, ‖a‖² = {SEPARATION**2:g}",
+            {
+                "along": lambda: GaussianMixture(torch.tensor([SEPARATION], dtype=torch.float64)),
+                "across": lambda: Quadratic(torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)),
+            },
+            lambda blocks, dim: blocks["along"] + (dim - 1) * blocks["across"],
+            smallest_dim=1,
+            curvature=1.0,
+            fineness=_LINES,
+        )
+    if name == "regression":
+        data = LogisticRegression.synthetic(_OBSERVATIONS, 1, seed=0, dtype=torch.float64)
+        assert data.smoothness is not None
+        return RateTarget(
+            f"logistic regression, {_OBSERVATIONS} observations a coordinate",
+            {"line": lambda: data},
+            lambda blocks, dim: dim * blocks["line"],
+            smallest_dim=1,
+            curvature=data.smoothness,
+            fineness=_LINES,
+        )
+    return RateTarget(
+        "coupled quartic, in pairs of coordinates",
+        {"pair": partial(CoupledQuartic, _COUPLING)},
+        lambda blocks, dim: dim / 2 * blocks["pair"],
+        smallest_dim=2,
+        curvature=1.0,
+        largest=(0.2, 0.3),
+        fineness=_PAIRS,
+        resolved={False: 2e-4, True: 3e-3},
+    )
+
+
+_OBSERVATIONS, _COUPLING = 50, 0.1
+TARGETS = ("mixture", "regression", "quartic")
+
+
+def refusal(target: str, scheme: str) -> str:
+    """Why no law of a scheme is known on a target; empty where one is."""
+    return _UNRESOLVED.get(scheme, "") if target == "quartic" else ""
+
+
+def refusal_in_dimensions(scheme: str) -> str:
+    """Why the law in many dimensions is not that of the blocks; empty where it is."""
+    return _TIES.get(scheme, "")
+
+
+@lru_cache
+def block_of(target: str, block: str) -> Block:
+    """With means and deviations by sums on a grid, which are as exact as the floats."""
+    potential = target_named(target).potentials[block]()
+    dim = potential.dim or 1
+    mean, deviation = torch.zeros(dim, dtype=torch.float64), torch.ones(dim, dtype=torch.float64)
+    for _ in range(12):  # a grid about the last mean, as wide as the last deviations say
+        line = torch.linspace(-_REACH, _REACH, 241, dtype=torch.float64)
+        points = mean + deviation * (line.unsqueeze(-1) if dim == 1 else torch.cartesian_prod(*[line] * dim))
+        energy = potential(points)
+        masses = (energy.min() - energy).exp()
+        masses = masses / masses.sum()
+        mean = masses @ points
+        deviation = (masses @ (points - mean).square()).sqrt()
+    return Block(potential, mean=mean.tolist(), deviation=deviation.tolist())
+
+
+def law_on(target: str, block: str, name: str, h: float, shift: float) -> tuple[Chain, Transport]:
+    """The moments of a scheme's chain on a block, and what measures their W2."""
+    scheme, found = integrator_named(name), block_of(target, block)
+    whole = target_named(target)
+    fineness = whole.fineness[has_momentum(scheme)]
+    transport = Transport(found, fineness)
+    sde = sde_on(scheme, found.potential, whole.curvature)
+    return chain(found, sde, scheme, step_size=h, shift=shift, fineness=fineness, transport=transport), transport
+
+
+def sde_on(scheme: Integrator, potential: Potential, curvature: float) -> Langevin | UnderdampedLangevin:
+    """With the friction and the mass that bounds are stated for."""
+    if has_momentum(scheme):
+        return UnderdampedLangevin(potential, friction=underdamped.FRICTION, u=1.0 / curvature)
+    return Langevin(potential)
+
+
+def traces(target: str, name: str, h: float, shift: float) -> tuple[dict[str, Tensor], dict[str, float]]:
+    """Of every block W2² after every step, until what is left of the start does not count, and W2² of the law kept."""
+    laws = {block: law_on(target, block, name, h, shift) for block in target_named(target).potentials}
+    kept = {block: float(transport.squared(own.stationary())) for block, (own, transport) in laws.items()}
+    least = math.sqrt(sum(kept.values()))
+    factor = max(own.contraction() for own, _ in laws.values())
+    if factor >= 1.0:
+        raise ArithmeticError(f"{name} keeps no law on {target} at step size {h:g}: take a smaller one")
+    steps = math.ceil(math.log(shift / (_SETTLED * least)) / -math.log(factor))
+    if steps > _LONGEST:
+        raise ArithmeticError(f"{name} on {target} at step size {h:g} would take {steps} steps: take a larger one")
+    return {block: transport.squared(own.moments(steps)) for block, (own, transport) in laws.items()}, kept
