@@ -93,6 +93,16 @@ INLINE V v_exp(V x)
     return (scale + scale * expm1_of_rest(rest)) * power_of_two(k - half);
 }
 
+/* By half of 2^k, as all of it may be too large where the result is not. */
+INLINE V v_expm1(V x)
+{
+    const REAL least = REAL_BYTES == 8 ? -50 : -25, most = (REAL)((BIAS + 1.2) * LOG2); /* -1 is left, or infinity */
+    V rest;
+    const M k = split(HIGHER(splat(least), LOWER(splat(most), x)), &rest);
+    const V half = power_of_two(k - 1);
+    return 2 * (half * expm1_of_rest(rest) + (half - (REAL)0.5));
+}
+
 /* e^2h = (c + h)/(c - h) with c = h·coth(h), whose polynomial is shorter than that of e^h: for what is a quotient anyway.
  * From z = (s·h)² this is s·c. */
 INLINE V h_coth(V z, const double s)
