@@ -43,7 +43,8 @@ def exact(name, x):
     """In a wider type: doubles for single precision, and 64 bits of mantissa for double."""
     wide = x.astype(np.float64 if x.dtype == np.float32 else np.longdouble)
     with np.errstate(over="ignore", under="ignore"):
-        return {"exp": np.exp, "tanh": np.tanh, "sigmoid": lambda z: 1 / (1 + np.exp(-z))}[name](wide)
+        sigmoid = lambda z: 1 / (1 + np.exp(-z))  # noqa: E731
+        return {"exp": np.exp, "expm1": np.expm1, "tanh": np.tanh, "sigmoid": sigmoid}[name](wide)
 
 
 def points(dtype):
@@ -67,7 +68,7 @@ def units_off(result, right):
 @pytest.mark.skipif(np.finfo(np.longdouble).nmant < 60, reason="needs a wider type than double")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("width", FLAGS)
-@pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid"])
+@pytest.mark.parametrize("name", ["exp", "expm1", "tanh", "sigmoid"])
 def test_units_in_the_last_place(name, width, dtype):
     x = points(dtype)
     result, right = by_vectors(name, x, FLAGS[width]), exact(name, x)
@@ -86,6 +87,7 @@ def test_ends(width, dtype):
     x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e30, -1e30, 1.0] * 2, dtype)
     expected = {
         "exp": [1, 1, np.inf, 0, np.nan, np.inf, 0],
+        "expm1": [0, 0, np.inf, -1, np.nan, np.inf, -1],
         "tanh": [0, -0.0, 1, -1, np.nan, 1, -1],
         "sigmoid": [0.5, 0.5, 1, 0, np.nan, 1, 0],
     }

@@ -93,36 +93,43 @@ INLINE V v_exp(V x)
     return (scale + scale * expm1_of_rest(rest)) * power_of_two(k - half);
 }
 
-/* 2^by·e^2y = power·(c + h)/(c - h) with y = k·log 2/2 + h and c = h·coth(h), whose polynomial is shorter than that of
- * e^h: for what is a quotient anyway. */
-typedef struct {
-    V power, h, c;
-} Quotient;
-
-INLINE Quotient quotient_of(V y, const int is_exact, const int by)
+/* By half of 2^k, as all of it may be too large where the result is not. */
+INLINE V v_expm1(V x)
 {
-    const V shifted = y * (2 * OVER_LOG2) + (MAGIC + by), whole = shifted - (MAGIC + by);
-    const V power = of_bits((M)((U)bits_of(shifted) << MANTISSA));
-    const V h = is_exact ? (y - whole * (LOG2_HIGH / 2)) - whole * (LOG2_LOW / 2) : y - whole * (LOG2 / 2);
-    const V z = h * h;
-#if REAL_BYTES == 8
-    const V high = (2.118699443030899638e-5 * z - 2.116339311404605683e-4) * z + 2.116402022485027995e-3;
-    const V c = ((high * z - 0.02222222222160921309) * z + 0.3333333333333320341) * z + 1;
-#else
-    const V c = (-0.02213393570150786987f * z + 0.3333325135565557259f) * z + 1;
-#endif
-    return (Quotient){power, h, c};
+    const REAL least = REAL_BYTES == 8 ? -50 : -25, most = (REAL)((BIAS + 1.2) * LOG2); /* -1 is left, or infinity */
+    V rest;
+    const M k = split(HIGHER(splat(least), LOWER(splat(most), x)), &rest);
+    const V half = power_of_two(k - 1);
+    return 2 * (half * expm1_of_rest(rest) + (half - (REAL)0.5));
 }
 
+/* e^2h = (c + h)/(c - h) with c = h·coth(h), whose polynomial is shorter than that of e^h: for what is a quotient anyway.
+ * From z = (s·h)² this is s·c. */
+INLINE V h_coth(V z, const double s)
+{
+#if REAL_BYTES == 8
+    const double s3 = s * s * s, s5 = s3 * s * s, s7 = s5 * s * s, s9 = s7 * s * s;
+    const V high = (2.118699443030899638e-5 / s9 * z - 2.116339311404605683e-4 / s7) * z + 2.116402022485027995e-3 / s5;
+    return ((high * z - 0.02222222222160921309 / s3) * z + 0.3333333333333320341 / s) * z + s;
+#else
+    return ((REAL)(-0.02213393570150786987 / (s * s * s)) * z + (REAL)(0.3333325135565557259 / s)) * z + (REAL)s;
+#endif
+}
+
+/* 2^k, from a number to which MAGIC was added to round it to k. */
+INLINE V rounded_power(V shifted) { return of_bits((M)((U)bits_of(shifted) << MANTISSA)); }
+
 #ifdef __FMA__
-/* (e - 1)/(e + 1) for e = e^2x. Where e is large, what multiples of LOG2 are off by is lost. */
+/* (e - 1)/(e + 1) for e = e^2x = 2^k·(c + h)/(c - h). Where e is large, what multiples of LOG2 are off by is lost. */
 INLINE V v_tanh(V x)
 {
     const REAL enough = REAL_BYTES == 8 ? 20 : 10; /* where 1 is nothing beside e */
-    const Quotient e = quotient_of(HIGHER(splat(-enough), LOWER(splat(enough), x)), 0, 0);
-    const V up = e.power + 1, down = 1 - e.power;
-    const V less = e.c * down, more = e.c * up; /* the larger products come first: these are the ones that are fused */
-    return (e.h * up - less) / (more - e.h * down);
+    const V y = HIGHER(splat(-enough), LOWER(splat(enough), x));
+    const V shifted = y * (2 * OVER_LOG2) + MAGIC, power = rounded_power(shifted);
+    const V h = y - (shifted - MAGIC) * (LOG2 / 2), c = h_coth(h * h, 1);
+    const V up = power + 1, down = 1 - power;
+    const V less = c * down, more = c * up; /* the larger products come first: these are the ones that are fused */
+    return (h * up - less) / (more - h * down);
 }
 #else
 /* -expm1(-2|x|)/(2 + expm1(-2|x|)) with the sign of x: quotients as above lose a bit more without fused products. */
@@ -136,12 +143,14 @@ INLINE V v_tanh(V x)
 }
 #endif
 
-/* 1/(1 + e) for e = e^-x, both halved so that the largest e is one number; 0 where it is infinite. */
+/* 1/(1 + e) for e = e^-x = 2^k·(c - g)/(c + g), where x = g - k·log 2 and c = g·coth(g/2); 0 where e is infinite. */
 INLINE V v_sigmoid(V x)
 {
-    const REAL least = -30, most = (REAL)((BIAS + 2.4) * LOG2 / 2);
-    const Quotient e = quotient_of(HIGHER(splat(least), LOWER(splat(most), (REAL)-0.5 * x)), 1, -1);
-    const V rest = (REAL)0.5 * (e.c - e.h);
-    return rest / (e.power * (e.c + e.h) + rest);
+    const REAL least = (REAL)(-(BIAS + 1.4) * LOG2), most = 60;
+    const V y = HIGHER(splat(least), LOWER(splat(most), x));
+    const V shifted = y * -OVER_LOG2 + MAGIC, whole = shifted - MAGIC;
+    const V g = (y + whole * LOG2_HIGH) + whole * LOG2_LOW, c = h_coth(g * g, 2);
+    const V rest = c + g;
+    return rest / (rounded_power(shifted) * (c - g) + rest);
 }
 #endif

@@ -39,11 +39,11 @@
 
 #ifndef HAS_EXPONENTIAL
 FUNCTION(exp)
+FUNCTION(expm1)
 FUNCTION(tanh)
 INLINE V v_sigmoid(V x) { return 1 / (1 + v_exp(-x)); }
 #endif
 FUNCTION(exp2)
-FUNCTION(expm1)
 FUNCTION(log)
 FUNCTION(log2)
 FUNCTION(log10)
