@@ -1,128 +1,100 @@
-"""One word for each sign, log_density= and energy=, and starts in the dtype that a density takes."""
+"""A density of the wrong sign is told: by a warning if the run ends, in the error if it does not."""
 
-import pickle
+import warnings
 
 import pytest
 import torch
-from torch.distributions import Normal
 
-from torchsrk import Langevin, sample
+from torchsrk import Langevin, NonFiniteStateError, UnderdampedLangevin, sample, tune
 from torchsrk.distributions import DiffusionDistribution
 from torchsrk.potentials import FunctionPotential
 
-DATA = torch.tensor([[1.0, 2.0, 0.5], [0.3, -1.0, 2.0]], dtype=torch.float64)
-OPTIONS = {"event_shape": (3,), "step_size": 0.1, "num_steps": 20, "seed": 0}
+X0 = torch.randn(200, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+OPTIONS = {"step_size": 0.1, "seed": 0}
 
 
 def log_density(x):
-    return -0.5 * (x @ DATA.T - 1.0).square().sum(-1) - 0.5 * x.square().sum(-1)
+    return -0.5 * x.square().sum(-1)
 
 
-def energy(x):
-    return -log_density(x)
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("scheme", ["em", "lm", "baoab"])
+def test_a_log_density_as_an_energy(scheme, compiled):
+    target = FunctionPotential(log_density)
+    sde = UnderdampedLangevin(target, friction=1.5) if scheme == "baoab" else Langevin(target)
+    with pytest.warns(RuntimeWarning, match="energies fall the farther particles go.*energy= and log_density="):
+        sample(sde, X0, integrator=scheme, num_steps=100, compile=compiled, **OPTIONS)
 
 
-class Network(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.scale = torch.nn.Parameter(torch.tensor(2.0))
-
-    def forward(self, x):
-        return self.scale * x.square().sum(-1)
+def test_an_energy_as_a_log_density():
+    drawn = DiffusionDistribution(lambda x: -log_density(x), event_shape=(2,), integrator="em", num_steps=80, **OPTIONS)
+    with pytest.warns(RuntimeWarning, match="Is the sign right"):
+        drawn.sample((100,))
 
 
-def test_both_take_both():
-    draws = DiffusionDistribution(log_density, **OPTIONS).sample((50,))
-    assert DiffusionDistribution(log_density=log_density, **OPTIONS).sample((50,)).equal(draws)
-    assert DiffusionDistribution(energy=energy, **OPTIONS).sample((50,)).equal(draws)
-    potential = FunctionPotential(energy, 3)
-    torch.testing.assert_close(DiffusionDistribution(energy=potential, **OPTIONS).sample((50,)), draws)
-    assert DiffusionDistribution(energy=energy, **OPTIONS).unnormalized_log_prob(draws).equal(log_density(draws))
-    x = torch.randn(4, 3)
-    for other in (FunctionPotential(energy=energy), FunctionPotential(log_density=log_density)):
-        assert other(x).equal(potential(x))
-        assert other.grad(x).equal(potential.grad(x))
+def test_the_error_of_a_run_that_breaks():
+    for target in (FunctionPotential(log_density), FunctionPotential(lambda x: -x.pow(4).sum(-1))):
+        with pytest.raises(NonFiniteStateError, match=r"are not finite at step .* But energies fall the farther"):
+            sample(Langevin(target), X0, integrator="em", num_steps=20000, **OPTIONS)
 
 
-@pytest.mark.parametrize("shape", [(), (2, 3)])
-def test_an_energy_of_other_points(shape):
-    """Of N(0, 1) in every entry, by the mean of squares at a significance of 1e-5."""
-    rank = len(shape)
-    options = {**OPTIONS, "event_shape": shape, "num_steps": 60}
-    target = DiffusionDistribution(
-        energy=lambda x: 0.5 * (x.square().sum(tuple(range(-rank, 0))) if rank else x.square()), **options
-    )
-    squares = target.sample((4000,)).square()
-    assert abs(float(squares.mean()) - 1.0) < 4.5 * (2 / squares.numel()) ** 0.5 + 0.01
-    assert "(energy, " in repr(target)
-
-
-def test_parameters_are_found_and_trained():
-    network = Network()
-    assert [name for name, _ in FunctionPotential(log_density=network).named_parameters()] == ["energy.function.scale"]
-    target = DiffusionDistribution(energy=network, **OPTIONS)
-    target.rsample((4,)).square().sum().backward()
-    assert network.scale.grad < 0.0
-
-
-def test_a_copy_by_pickle():
-    target = DiffusionDistribution(energy=energy, **OPTIONS)
-    assert pickle.loads(pickle.dumps(target)).sample((3,)).equal(target.sample((3,)))
-
-
-@pytest.mark.parametrize("compile", [False, True])
-def test_a_log_density_compiles(compile):
-    x = torch.randn(10, 3)
-    options = {"integrator": "srk-ld", "step_size": 0.1, "num_steps": 5, "seed": 0}
-    runs = [
-        sample(Langevin(potential), x, compile=compile, **options).final
-        for potential in (FunctionPotential(energy), FunctionPotential(log_density=log_density))
-    ]
-    torch.testing.assert_close(*runs)
+def test_a_step_too_long_is_no_matter_of_sign():
+    steep = FunctionPotential(energy=lambda x: x.pow(4).sum(-1))
+    with pytest.raises(NonFiniteStateError) as raised:
+        sample(Langevin(steep), 10.0 * X0, integrator="em", num_steps=200, **OPTIONS)
+    assert "energies" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    "energy",
     [
-        (lambda: FunctionPotential(), "exactly one of energy="),
-        (lambda: FunctionPotential(energy, log_density=log_density), "exactly one of energy="),
-        (lambda: FunctionPotential(log_density=FunctionPotential(energy)), "its sign is not that of a log density"),
-        (lambda: FunctionPotential(log_density=3), "log_density is a callable"),
-        (lambda: DiffusionDistribution(**OPTIONS), "exactly one of target, .* got 0"),
-        (lambda: DiffusionDistribution(log_density, energy=energy, **OPTIONS), "exactly one of target, .* got 2"),
-        (lambda: DiffusionDistribution(log_density=FunctionPotential(energy), **OPTIONS), "pass it as energy="),
-        (lambda: DiffusionDistribution(log_density=Normal(0.0, 1.0), **OPTIONS), "pass it as target"),
-        (lambda: DiffusionDistribution(energy=Normal(0.0, 1.0), **OPTIONS), "energy is a callable"),
+        lambda x: 0.5 * (x - 1000.0).square().sum(-1),  # far from the start
+        lambda x: 0.5 * (x / 500.0).square().sum(-1),  # wide
+        lambda x: torch.log1p(x.square()).sum(-1),  # heavy tails
+        lambda x: 0.0 * x.sum(-1),  # nowhere lower than elsewhere
+        lambda x: torch.where(x.abs().amax(-1) < 2e3, (0.5 * (x - 1e3).square()).sum(-1), torch.nan),
     ],
 )
-def test_refused(make, message):
-    with pytest.raises(TypeError, match=message):
-        make()
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+def test_sound_targets_are_left_alone(energy, scale):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sample(Langevin(FunctionPotential(energy)), scale * X0, integrator="em", num_steps=200, **OPTIONS)
 
 
-@pytest.mark.parametrize("tuned", [False, True])
-def test_data_in_float64_with_the_default_start(tuned):
-    torch.set_default_dtype(torch.float32)
-    options = {"event_shape": (3,), "seed": 0, "particles": 200} if tuned else OPTIONS
-    assert DiffusionDistribution(log_density, **options).sample((5,)).dtype == torch.float64
+def test_most_runs_pay_nothing():
+    calls = []
+
+    class Counted(FunctionPotential):
+        def forward(self, x):
+            calls.append(len(x))
+            return super().forward(x)
+
+        def grad(self, x):
+            return x
+
+    sample(Langevin(Counted(energy=lambda x: -log_density(x))), X0, integrator="em", num_steps=50, **OPTIONS)
+    before = len(calls)
+    sample(Langevin(Counted(energy=lambda x: -log_density(x))), X0, integrator="em", num_steps=100, **OPTIONS)
+    assert len(calls) == 2 * before
 
 
-@pytest.mark.parametrize("initial", [torch.zeros(3, dtype=torch.float64), Normal(torch.zeros(3).double(), 1.0)])
-def test_starts_keep_a_wider_dtype_and_are_given_one(initial):
-    torch.set_default_dtype(torch.float32)
+def test_a_density_that_can_not_be_evaluated_that_far():
+    def refuses(x):
+        if bool((x.abs() > 1e5).any()):
+            raise ValueError("too far")
+        return log_density(x)
 
-    def any_dtype(x):
-        return -x.square().sum(-1)
+    class Slope(FunctionPotential):
+        def grad(self, x):
+            return -x
 
-    assert DiffusionDistribution(any_dtype, **OPTIONS).sample((5,)).dtype == torch.float32
-    assert DiffusionDistribution(any_dtype, initial=initial, **OPTIONS).sample((5,)).dtype == torch.float64
-    narrow = torch.zeros(3, dtype=torch.float32)
-    assert DiffusionDistribution(log_density, initial=narrow, **OPTIONS).sample((5,)).dtype == torch.float64
+    target = Slope(refuses)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sample(Langevin(target), X0, integrator="em", num_steps=100, **OPTIONS)
 
 
-def test_an_error_of_the_density_itself_is_raised():
-    def broken(x):
-        raise RuntimeError("mine")
-
-    with pytest.raises(RuntimeError, match="mine"):
-        DiffusionDistribution(broken, **OPTIONS).sample((2,))
+def test_tuning_says_so_too():
+    with pytest.raises(ValueError, match=r"[Ii]s (the|its) sign right"):
+        tune(FunctionPotential(log_density, dim=2), seed=0)

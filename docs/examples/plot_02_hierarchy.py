@@ -110,7 +110,7 @@ for values, name, truth, colour in ((tau, "τ", 1.5, "C0"), (sigma, "σ", 3.0, "
         alpha=0.7,
         label=f"{name}, truth {truth:g}",
     )
-    right.axvline(truth, color=colour, linestyle=":")
+    right.axvline(truth, ymax=0.9, color=colour, linestyle=":")
 right.set(xlabel="spread between schools τ, of pupils σ", yticks=[], ylim=(0.0, 3.9))
 right.legend(loc="upper center", ncols=2)
 plt.show()

@@ -101,13 +101,14 @@ side = torch.linspace(-3.0, 3.0, 25)
 grid = torch.stack(torch.meshgrid(side, side, indexing="xy"), dim=-1)
 one, fine = torch.tensor([0.3, 0.2]).expand(12, 2), torch.linspace(0.0, 8.0, 161)
 figure, axes = plt.subplots(1, 2, figsize=(9, 4.4), sharex=True, sharey=True)
+shades = plt.Normalize(0.0, 8.0)  # of speed, the same for both
 for axis, sde, title in ((axes[0], truth, "truth"), (axes[1], model, "learned")):
     with torch.no_grad():
         u, v = sde.drift_function(grid).unbind(-1)
         paths = integrate(sde, one, fine, integrator="srk-id", step_size=0.05, seed=5)
     speed = (u.square() + v.square()).sqrt().numpy()
     stream = {"color": speed, "cmap": "Greys", "density": 1.1, "linewidth": 0.8}
-    axis.streamplot(*2 * [side.numpy()], u.numpy(), v.numpy(), **stream)
+    axis.streamplot(*2 * [side.numpy()], u.numpy(), v.numpy(), norm=shades, **stream)
     axis.plot(*paths.unbind(-1), linewidth=1.1, alpha=0.8)
     axis.plot(*one[0], "ko", markersize=6)
     axis.set(title=title, xlabel="x₁", xlim=(-3, 3), ylim=(-3, 3))

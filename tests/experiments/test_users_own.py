@@ -14,8 +14,9 @@ import sys
 from dataclasses import dataclass
 
 import torch
+from matplotlib.figure import Figure
 
-from torchsrk import EulerMaruyama, Integrator
+from torchsrk import EulerMaruyama, Integrator, Langevin, sample
 from torchsrk.experiments import register_experiment
 from torchsrk.experiments.base import Conclusion, Finding
 from torchsrk.experiments.named_potentials import register_potential
@@ -42,6 +43,7 @@ class Bowl:
 @dataclass(frozen=True)
 class Settings:
     count: int = 2
+    fails: bool = False
 
 
 def plan(settings):
@@ -49,12 +51,17 @@ def plan(settings):
 
 
 def measure(settings, unit, context):
+    if settings.fails:
+        away = Langevin(FunctionPotential(energy=lambda x: x.pow(4).sum(-1)))
+        sample(away, torch.full((2, 1), 1e3), integrator="em", step_size=1.0, num_steps=9, seed=0)
     return {"value": float(unit[-1])}
 
 
 def conclude(settings, results):
     total = sum(result["value"] for result in results.values())
-    return Conclusion({"values": [{"total": total}]}, {}, [Finding(f"the sum is {total:g}", True)])
+    figure = Figure()
+    figure.subplots().plot([0, total])
+    return Conclusion({"values": [{"total": total}]}, {"line": figure}, [Finding(f"the sum is {total:g}", True)])
 
 
 register_potential("my-bowl", Bowl)
@@ -81,10 +88,15 @@ def config(folder, **entries):
 def test_an_experiment(code, tmp_path, capsys):
     file = config(tmp_path, experiment="my-experiment")
     assert main(["run", file]) == 2
-    assert "experiment: expected one of asymptotic, " in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "experiment: expected one of asymptotic, " in error
+    assert "or a name that --import MODULE registers" in error
     assert main(["run", file, "--import", code, "--settings.count", "3", "--output", "out"]) == 0
     assert "holds: the sum is 3" in capsys.readouterr().out
     assert (tmp_path / "out" / "values.csv").read_text(encoding="utf-8").split() == ["total", "3.0"]
+    assert (tmp_path / "out" / "line.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["run", file, "--import", code, "--settings.fails", "true", "--output", "other"]) == 2
+    assert "error: unit-0: 2 of 2 particles are not finite" in capsys.readouterr().err
 
 
 def test_a_scheme(code, capsys):
@@ -93,6 +105,14 @@ def test_a_scheme(code, capsys):
     assert "settings.schemes[1]: expected one of baoab, " in capsys.readouterr().err
     assert main([*asked, "--import", code]) == 0
     assert yaml.safe_load(capsys.readouterr().out)["settings"]["schemes"] == ["em", "my-scheme"]
+
+
+def test_a_scheme_beside_the_shipped_ones(code, tmp_path, capsys):
+    """To the end: with its name in tables, figures and findings."""
+    target = "[{kind: gaussian, dim: 4, condition: 4.0, tolerance: 0.3, particles: 200, many: 400}]"
+    asked = ["run", "schemes", "--import", code, "--settings.schemes", "[em, baoab, my-scheme]", "--output", "out"]
+    assert main([*asked, "--settings.targets", target]) == 0
+    assert "my-scheme" in (tmp_path / "out" / "summary.md").read_text(encoding="utf-8")
 
 
 def test_a_scheme_without_a_known_law_is_refused_by_name_where_one_is_needed(code, capsys):

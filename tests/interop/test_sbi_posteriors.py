@@ -66,3 +66,19 @@ def test_by_given_numbers_and_seed():
     prior = BoxUniform(-torch.ones(2), torch.ones(2))
     default = SbiPosterior(Gaussian(prior, x_o=torch.zeros(1, 2)), prior, seed=0, particles=500, **options)
     assert default.sample((20,)).equal(first)
+
+
+def test_beside_the_slice_sampler():
+    """A classifier that is given draws of both tells them apart no better than by chance: 0.5, within five of its
+    standard errors for 2,000 draws."""
+    from sbi.inference.posteriors import MCMCPosterior
+    from sbi.utils.metrics import c2st
+
+    x = torch.tensor([[0.9, 0.3]])  # near a wall
+    prior = BoxUniform(-torch.ones(2), torch.ones(2))
+    torch.manual_seed(0)
+    chains = {"num_chains": 20, "warmup_steps": 50, "thin": 5}
+    theirs = MCMCPosterior(Gaussian(prior, x_o=x), prior, theta_transform=mcmc_transform(prior), **chains)
+    draws = theirs.sample((1000,), x=x, show_progress_bars=False)
+    accuracy = float(c2st(draws, made().sample((1000,), x=x), classifier="rf"))
+    assert abs(accuracy - 0.5) < 5 * 0.5 / 2000**0.5, accuracy

@@ -45,13 +45,13 @@ class Conclusion:
 
     Attributes:
         tables: rows for each CSV, one a measurement.
-        figures: functions that draw into a file.
+        figures: matplotlib's figures, or functions that draw one into a file when it is wanted.
         findings: what the paper claims and theory says, tested on the results.
         notes: numbers that are reported, whatever they are.
     """
 
     tables: Mapping[str, Sequence[Row]]
-    figures: Mapping[str, Callable[[Any], None]]
+    figures: Mapping[str, Callable[[Any], None] | Any]
     findings: Sequence[Finding]
     notes: Sequence[str] = ()
 

@@ -121,7 +121,7 @@ def build(kind: Any, value: Any, *, file: str, key: str = "") -> Any:
     if origin is Annotated and isinstance(arguments[1], OneOf):
         names = arguments[1].names()
         if value not in names:
-            raise wrong(f"one of {', '.join(names)}{nearest(value, names)}")
+            raise wrong(f"one of {', '.join(names)}{nearest(value, names)}, or a name that --import MODULE registers")
         return value
     if origin is Annotated:
         number = build(arguments[0], value, file=file, key=key)

@@ -59,13 +59,13 @@ def points_above_zero(
         axis.plot([x[k] for k in below], ends, color=color, **hollow, label="estimate below 0: the end of its bar")
 
 
-def pictures(draw: Callable[[Any], None]) -> dict[str, bytes]:
-    """What a function draws, in the style of all figures, as PNG and as SVG."""
+def pictures(draw: Callable[[Any], None] | Any) -> dict[str, bytes]:
+    """What a function draws, in the style of all figures, or a figure of matplotlib's as it is; as PNG and as SVG."""
     from matplotlib import style
 
     files = {"png": io.BytesIO(), "svg": io.BytesIO()}
     with style.context(STYLE):
-        draw(files)
+        draw(files) if callable(draw) else save(draw, files)
     return {kind: file.getvalue() for kind, file in files.items()}
 
 

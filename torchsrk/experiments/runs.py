@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 
+from ..sampling import NonFiniteStateError
 from . import experiment_named, experiment_names, plots
 from .base import Conclusion, Context, Result
 from .config import ConfigError, OneOf, Seed, build, check_keys, merge, plain, read_yaml, to_yaml
@@ -172,7 +173,11 @@ def measured(
     for number, unit in enumerate(bar, start=1):
         bar.set_description(unit)
         start, was_done = time.perf_counter(), folder.is_done(unit)
-        results[unit] = folder.remember(unit, lambda u=unit: measure(u, results))  # type: ignore[misc]
+        try:
+            results[unit] = folder.remember(unit, lambda u=unit: measure(u, results))  # type: ignore[misc]
+        except NonFiniteStateError as error:  # one of many settings was too bold: which?
+            error.args = (f"{unit}: {error}",)
+            raise
         if not progress and not was_done:
             print(f"[{number}/{len(units)}] {unit}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
     return results

@@ -8,7 +8,7 @@ from typing import Any
 from . import plots
 from .base import Row
 from .fits import student_95
-from .scheme_moments import BATCHES
+from .scheme_moments import BATCHES, has_momentum, scheme_named, scheme_names
 from .scheme_targets import Target
 
 LABELS = {
@@ -30,21 +30,26 @@ LABELS = {
     "quicsort": "QUICSORT",
     "ghmc": "GHMC",
 }
-_WITH_MOMENTUM = ("cheng", "randomized-midpoint", "baoab", "obabo", "obabo-2", "ubu", "quicsort", "ghmc")
-_MARKERS = "osD^v<>P*X"
+_MARKERS = "osD^v<>P*Xhdp8"
 _FLOOR = 1e-4  # errors below are drawn there
 
 
 def _style(scheme: str) -> dict[str, Any]:
     """A colour and a marker that a scheme has on every panel."""
-    own = [name for name in LABELS if (name in _WITH_MOMENTUM) == (scheme in _WITH_MOMENTUM)]
-    rank = own.index(scheme)
+    names = [*LABELS, *(name for name in scheme_names() if name not in LABELS)]
+    momentum = has_momentum(scheme_named(scheme))
+    rank = [name for name in names if has_momentum(scheme_named(name)) == momentum].index(scheme)
     return {
         "color": f"C{rank}",
-        "marker": _MARKERS[rank],
-        "linestyle": "--" if scheme in _WITH_MOMENTUM else "-",
-        "markerfacecolor": "white" if scheme in _WITH_MOMENTUM else f"C{rank}",
+        "marker": _MARKERS[rank % len(_MARKERS)],
+        "linestyle": "--" if momentum else "-",
+        "markerfacecolor": "white" if momentum else f"C{rank}",
     }
+
+
+def label(scheme: str) -> str:
+    """A short name; a scheme of the user's own has the one that it is registered by."""
+    return LABELS.get(scheme, scheme)
 
 
 def draw_errors(settings: Any, errors: list[Row], file: Any) -> None:
@@ -95,7 +100,7 @@ def draw_gradients(settings: Any, reached: list[Row], file: Any) -> None:
             else:
                 words = "not reached" if row["resolved"] else "hidden by noise"
                 axis.text(top, place, words, fontsize=7, va="center", ha="right", color="0.4")
-        axis.set_yticks(range(len(ranked)), labels=[LABELS[row["scheme"]] for row in ranked], fontsize=8)
+        axis.set_yticks(range(len(ranked)), labels=[label(row["scheme"]) for row in ranked], fontsize=8)
         axis.set(xscale="log", title=_title(target), ylim=(-0.8, len(ranked) - 0.2))
         axis.set_xlim(0.7 * min(known, default=1.0), 1.3 * top)
         axis.set_xlabel(f"gradients a chain to {goal(target)}")
@@ -108,7 +113,7 @@ def draw_gradients(settings: Any, reached: list[Row], file: Any) -> None:
 def _legend(figure: Any, schemes: tuple[str, ...]) -> None:
     from matplotlib.lines import Line2D
 
-    lines = [Line2D([], [], **_style(scheme), markersize=5, label=LABELS[scheme]) for scheme in schemes]
+    lines = [Line2D([], [], **_style(scheme), markersize=5, label=label(scheme)) for scheme in schemes]
     figure.legend(handles=lines, loc="outside lower center", ncols=6, fontsize=8, frameon=False)
 
 

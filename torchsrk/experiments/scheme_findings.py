@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from .base import Finding, Result, Row
-from .scheme_figures import LABELS, goal
+from .scheme_figures import goal, label
 from .scheme_moments import has_momentum, scheme_named
 from .scheme_targets import Target
 
@@ -140,8 +140,8 @@ def momentum_finding(reached: list[Row]) -> Finding | None:
         return None
     a, b = with_it[0], without[0]
     text = (
-        f"on the ill-conditioned Gaussian momentum wins: {LABELS[a['scheme']]} needs {a['gradients']:g} "
-        f"gradients, the best without momentum or Hessian ({LABELS[b['scheme']]}) {b['gradients']:g}"
+        f"on the ill-conditioned Gaussian momentum wins: {label(a['scheme'])} needs {a['gradients']:g} "
+        f"gradients, the best without momentum or Hessian ({label(b['scheme'])}) {b['gradients']:g}"
     )
     return Finding(text, a["gradients"] < b["gradients"])
 
@@ -192,11 +192,11 @@ def _notes_on(target: Target, reached: list[Row]) -> list[str]:
 
 
 def _names(rows: Sequence[Row]) -> str:
-    return ", ".join(LABELS[row["scheme"]] for row in rows)
+    return ", ".join(label(row["scheme"]) for row in rows)
 
 
 def _counts(rows: Sequence[Row]) -> str:
-    return ", ".join(f"{LABELS[row['scheme']]} {row['gradients']:g}" for row in rows)
+    return ", ".join(f"{label(row['scheme'])} {row['gradients']:g}" for row in rows)
 
 
 def _by_momentum(ranked: Sequence[Row]) -> tuple[list[Row], list[Row]]:

@@ -25,8 +25,9 @@ from ..sde import BaseSDE, as_sde
 from .checks import check_integer, check_problem
 from .compiling import compiled_steps, steps_by_torch
 from .dynamics import Dynamics
-from .failures import Advance, is_finite, locate_failure
+from .failures import Advance, NonFiniteStateError, is_finite, locate_failure
 from .plans import Pace, checked_lengths
+from .signs import add_hint_of_sign, warn_of_a_swapped_sign
 from .surroundings import full_precision, progress_bar
 
 if TYPE_CHECKING:
@@ -206,7 +207,11 @@ def sample_alone(
             if start == stop:
                 continue
             now, before = before, now
-            way.go(before, now, start, stop)
+            try:
+                way.go(before, now, start, stop)
+            except NonFiniteStateError as failure:
+                add_hint_of_sign(failure, sde, x0, partial(way.dynamics.positions, blocks))
+                raise
             company.look()
             bar.update(stop - start)
             for callback in callbacks:
@@ -215,7 +220,9 @@ def sample_alone(
                 trajectory[keep_at.index(stop)] = way.dynamics.positions(blocks, now, stop)
         tallies = way.dynamics.tallies(now, company.average).items()
         per_step = {name: (count - counted[name]) / steps for name, count in tallies}
-        return Run(way.dynamics.positions(blocks, now, end), trajectory, now, end, per_step)
+        final = way.dynamics.positions(blocks, now, end)
+        warn_of_a_swapped_sign(sde, x0, final)
+        return Run(final, trajectory, now, end, per_step)
 
 
 def _check_pace(pace: Pace, scheme: Integrator, end: int) -> None:

@@ -58,7 +58,8 @@ def choose(settled: Settled, scheme: Integrator, tolerance: float, seed: int) ->
         )
         if not bool(kept.isfinite().all()):
             raise ValueError(
-                "particles left every bound at the smallest step size tried: the density is improper, or not smooth"
+                "particles left every bound at the smallest step size tried: the density is improper (is its sign "
+                "right? log_density= and energy= say which it is), or not smooth"
             )
         theta, read = yield from _parameters(coordinates, kept)
         bias = bias_of(theta, capped, step_size)

@@ -63,7 +63,8 @@ def reach(x: Tensor, *, seed: int) -> Asking[Reached]:
     if share > 0.9:
         raise ValueError(
             f"after {rounds + 1} rounds of descent {share:.0%} of the particles have found no bottom: the density "
-            "keeps rising, so it is improper, or it is too rough to descend. Give start= near its bulk"
+            "keeps rising, so it is improper (is its sign right? log_density= and energy= say which it is), or it is "
+            "too rough to descend. Give start= near its bulk"
         )
     found = descent.ensemble
     behind = far | left_behind(found.energy, x.shape[-1])

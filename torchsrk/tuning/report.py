@@ -163,9 +163,11 @@ class TuningReport(Judged):
             return None
         at, kind, bias, error = self.bias.worst()
         stretch = self.bound / max(self.bias.bound(), 1e-300)
+        read = self.tails.shape[-1]  # what a user reads comes first, and then the sampler's own coordinates
+        name = f"parameter {at}" if at < read else f"unconstrained coordinate {at - read}"
         seen = (
             f"the step size biases no mean or standard deviation by more than {self.bound:.3f} sd (the worst: the "
-            f"{kind} of parameter {at}, {stretch * bias:+.3f} ± {stretch * error:.3f})"
+            f"{kind} of {name}, {stretch * bias:+.3f} ± {stretch * error:.3f})"
         )
         fine = self.bound <= self.tolerance * (1.0 + 1e-9)
         if fine:

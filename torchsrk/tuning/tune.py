@@ -21,6 +21,7 @@ from ..integrators import Integrator, integrator_named
 from ..integrators.capped import Capped
 from ..potentials import FunctionPotential, Potential, UnconstrainedPotential
 from ..potentials.base import is_stateful, row_by_row
+from ..sampling.signs import HINT, falls_without_end
 from ..targets import diffusion_for
 from .checks import identities
 from .choose import Chosen, adjusted, choose
@@ -88,6 +89,8 @@ def tune(
     with torch_threads(1), torch.no_grad(), _bar(len(tasks) * (5 if adjust else 4), progress) as bar:
         plans, spent = together(tasks, density, bar)
         tuning = _joined(density, plans, spent, derive_seed(seed, 4))
+    if not tuning.trusted and falls_without_end(potential, x, tuning.positions):
+        raise ValueError(f"this density can't be sampled: {HINT}")
     if not tuning.trusted:
         warnings.warn(
             "draws of this density should not be trusted: " + "; ".join(tuning.troubles), RuntimeWarning, stacklevel=2

@@ -1,0 +1,69 @@
+"""A density whose sign is swapped: energies that fall without end, the farther particles go."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..potentials.base import Potential, is_stateful
+from ..sde import BaseSDE, Langevin, UnderdampedLangevin
+from ..transforms import is_transformed
+from .failures import NonFiniteStateError
+
+HINT = (
+    "energies fall the farther particles go, eight times as far as they are, too: exp(-energy) can't be normalised "
+    "there, unless particles are still far from its bulk. Is the sign right? FunctionPotential(f) takes an energy, "
+    "-log p, and DiffusionDistribution(f) a log density: both take energy= and log_density="
+)
+_FAR, _LOOKED_AT = 10.0, 64
+
+
+def warn_of_a_swapped_sign(sde: BaseSDE, x0: Tensor, x: Tensor) -> None:
+    """For a run that went from x0 to x, both (..., dim)."""
+    if not is_transformed() and _went_far(x0, x) and falls_without_end(_potential_of(sde), x0, x):
+        warnings.warn(f"this run can't be trusted: {HINT}", RuntimeWarning, stacklevel=4)
+
+
+def add_hint_of_sign(
+    failure: NonFiniteStateError, sde: BaseSDE, x0: Tensor, positions: Callable[[Tensor, int], Tensor]
+) -> None:
+    """For a run from x0 that went beyond all numbers."""
+    if is_transformed():
+        return
+    if falls_without_end(_potential_of(sde), x0, positions(failure.last_finite, failure.last_finite_step)):
+        failure.args = (f"{failure} But {HINT}.",)
+
+
+def falls_without_end(potential: Potential | None, x0: Tensor, x: Tensor) -> bool:
+    """Energies of nearly all particles are lower at x than at x0, and lower still at 2, 4 and 8 times the way.
+
+    A target that is merely far from the start has its bulk behind it by then. What the density refuses or has no
+    number for decides nothing.
+    """
+    if potential is None or is_stateful(potential):
+        return False
+    start, way = (z if z.ndim == 1 else z[:_LOOKED_AT] for z in (x0, x - x0))
+    with torch.no_grad():
+        try:
+            energies = torch.stack([potential(start + times * way) for times in (0.0, 1.0, 2.0, 4.0, 8.0)])
+        except Exception:  # user's code, far from where it need be defined
+            return False
+    sinks = (energies[1:] < energies[:-1]) | energies[1:].isneginf()
+    return bool(sinks.all(0).double().mean() > 0.9)
+
+
+def _potential_of(sde: BaseSDE) -> Potential | None:
+    return sde.potential if isinstance(sde, (Langevin, UnderdampedLangevin)) else None
+
+
+def _went_far(x0: Tensor, x: Tensor) -> bool:
+    """Ten times as far out as the start: what most runs never do, so that they pay for no energy, nor for memory."""
+    return _width(x) > _FAR * (1.0 + _width(x0))
+
+
+def _width(x: Tensor) -> float:
+    least, most = torch.aminmax(x)
+    return max(-float(least), float(most))
