@@ -46,8 +46,8 @@ def exact_score(x, t):
 # %%
 # The network sees a noisy point :math:`x = \alpha x_0 + s\varepsilon` and the time, and
 # is to say which :math:`\varepsilon` was added. It learns what the best linear guess
-# leaves open, of unit variance at every time; guessing :math:`\varepsilon` itself, with
-# times drawn evenly, a network of this size blurs the moons.
+# leaves open, of unit variance at every time, and sees more of the noise levels that
+# shape the moons than times drawn evenly would show it.
 
 
 class Denoiser(nn.Module):
