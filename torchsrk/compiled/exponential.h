@@ -103,16 +103,15 @@ INLINE V v_expm1(V x)
     return 2 * (half * expm1_of_rest(rest) + (half - (REAL)0.5));
 }
 
-/* e^2h = (c + h)/(c - h) with c = h·coth(h), whose polynomial is shorter than that of e^h: for what is a quotient anyway.
- * From z = (s·h)² this is s·c. */
-INLINE V h_coth(V z, const double s)
+/* e^2h = (c + h)/(c - h) with c = h·coth(h), whose polynomial in z = h² is shorter than that of e^h: for what is a quotient
+ * anyway. */
+INLINE V h_coth(V z)
 {
 #if REAL_BYTES == 8
-    const double s3 = s * s * s, s5 = s3 * s * s, s7 = s5 * s * s, s9 = s7 * s * s;
-    const V high = (2.118699443030899638e-5 / s9 * z - 2.116339311404605683e-4 / s7) * z + 2.116402022485027995e-3 / s5;
-    return ((high * z - 0.02222222222160921309 / s3) * z + 0.3333333333333320341 / s) * z + s;
+    const V high = (2.118699443030899638e-5 * z - 2.116339311404605683e-4) * z + 2.116402022485027995e-3;
+    return ((high * z - 0.02222222222160921309) * z + 0.3333333333333320341) * z + 1;
 #else
-    return ((REAL)(-0.02213393570150786987 / (s * s * s)) * z + (REAL)(0.3333325135565557259 / s)) * z + (REAL)s;
+    return (-0.02213393570150786987f * z + 0.3333325135565557259f) * z + 1;
 #endif
 }
 
@@ -126,7 +125,7 @@ INLINE V v_tanh(V x)
     const REAL enough = REAL_BYTES == 8 ? 20 : 10; /* where 1 is nothing beside e */
     const V y = HIGHER(splat(-enough), LOWER(splat(enough), x));
     const V shifted = y * (2 * OVER_LOG2) + MAGIC, power = rounded_power(shifted);
-    const V h = y - (shifted - MAGIC) * (LOG2 / 2), c = h_coth(h * h, 1);
+    const V h = y - (shifted - MAGIC) * (LOG2 / 2), c = h_coth(h * h);
     const V up = power + 1, down = 1 - power;
     const V less = c * down, more = c * up; /* the larger products come first: these are the ones that are fused */
     return (h * up - less) / (more - h * down);
@@ -143,14 +142,15 @@ INLINE V v_tanh(V x)
 }
 #endif
 
-/* 1/(1 + e) for e = e^-x = 2^k·(c - g)/(c + g), where x = g - k·log 2 and c = g·coth(g/2); 0 where e is infinite. */
+/* 1/(1 + e) for e = e^-x = 2^k·(c - h)/(c + h), where x = 2h - k·log 2, both halved so that the largest e is one number;
+ * 0 where it is infinite. */
 INLINE V v_sigmoid(V x)
 {
-    const REAL least = (REAL)(-(BIAS + 1.4) * LOG2), most = 60;
+    const REAL least = (REAL)(-(BIAS + 2.4) * LOG2), most = 60;
     const V y = HIGHER(splat(least), LOWER(splat(most), x));
-    const V shifted = y * -OVER_LOG2 + MAGIC, whole = shifted - MAGIC;
-    const V g = (y + whole * LOG2_HIGH) + whole * LOG2_LOW, c = h_coth(g * g, 2);
-    const V rest = c + g;
-    return rest / (rounded_power(shifted) * (c - g) + rest);
+    const V shifted = y * -OVER_LOG2 + (MAGIC - 1), whole = shifted - (MAGIC - 1);
+    const V h = (REAL)0.5 * ((y + whole * LOG2_HIGH) + whole * LOG2_LOW), c = h_coth(h * h);
+    const V rest = (REAL)0.5 * (c + h);
+    return rest / (rounded_power(shifted) * (c - h) + rest);
 }
 #endif

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..transforms import is_transformed
-from .base import Potential
+from .base import Potential, is_stateful
 
 _ROWS = 4
 _LENGTHS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # of a move, beside 1 + |x|
@@ -26,7 +26,7 @@ def check_gradient(potential: Potential, x0: Tensor) -> None:
     eighth and so on; what can't be told so is passed over.
     """
     uses = _USES[potential] = _USES.get(potential, 0) + 1
-    if uses & (uses - 1) or potential.stateful or _is_of_batches(potential) or is_transformed():
+    if uses & (uses - 1) or is_stateful(potential) or _is_of_batches(potential) or is_transformed():
         return
     try:
         with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -76,14 +76,17 @@ def _slopes(potential: Potential, x: Tensor) -> tuple[float, float] | None:
     moved = x + steps.view(-1, *[1] * x.ndim) * move
     points = moved.flatten(0, 1)
     values, gradient = potential(points), potential.grad(points)
-    part = len(points) // 2  # a random energy, such as one with dropout, is another there; so is one that mixes points
-    if not torch.allclose(potential(points[:part]), values[:part], rtol=1e-4, atol=0.0, equal_nan=True):
+    part = len(points) // 2  # of which a random energy, or one that mixes or numbers its points, has other values
+    if not torch.allclose(potential(points[part:]), values[part:], rtol=1e-4, atol=0.0, equal_nan=True):
         return None
     energy = values.view(len(steps), len(x), -1).sum(-1)
     slope = (gradient.view(moved.shape) * move).flatten(2).sum(-1)
     change = energy[count:-1] - energy[:count]
     said = lengths.unsqueeze(-1) / 3.0 * (slope[:count] + 4.0 * slope[-1] + slope[count:-1])  # Simpson's rule
     rounding = 1e3 * torch.finfo(x.dtype).eps * energy.abs().amax(0)
+    if bool(said.any()):  # what a sum of large terms leaves shows where the energy is all but linear
+        bend = energy[count - 1] + energy[-2] - 2.0 * energy[-1]
+        rounding = torch.maximum(rounding, 30.0 * bend.abs().nan_to_num(0.0, 0.0).amax())
     larger = torch.maximum(change.abs(), said.abs())
     can_tell = larger.isfinite() & (larger > rounding)
     differs = (change - said).abs() > _SHARE * larger

@@ -27,7 +27,7 @@ from .compiling import compiled_steps, steps_by_torch
 from .dynamics import Dynamics
 from .failures import Advance, NonFiniteStateError, is_finite, locate_failure
 from .plans import Pace, checked_lengths
-from .signs import add_hint_of_sign, warn_of_a_swapped_sign
+from .signs import Start, add_hint_of_sign, warn_of_a_swapped_sign
 from .surroundings import full_precision, progress_bar
 
 if TYPE_CHECKING:
@@ -198,6 +198,7 @@ def sample_alone(
         progress_bar(steps, progress, scheme, pace.step_size) as bar,
     ):
         now = dynamics.start(blocks, x0, first_step) if state is None else dynamics.given(state, x0)
+        origin = Start.of(x0)
         company.started()
         before, counted = torch.empty_like(now), dynamics.tallies(now, company.average)
         trajectory = None if thin is None else x0.new_empty(num_steps // thin, *x0.shape)
@@ -210,7 +211,7 @@ def sample_alone(
             try:
                 way.go(before, now, start, stop)
             except NonFiniteStateError as failure:
-                add_hint_of_sign(failure, sde, x0, partial(way.dynamics.positions, blocks))
+                add_hint_of_sign(failure, sde, origin, partial(way.dynamics.positions, blocks))
                 raise
             company.look()
             bar.update(stop - start)
@@ -221,7 +222,7 @@ def sample_alone(
         tallies = way.dynamics.tallies(now, company.average).items()
         per_step = {name: (count - counted[name]) / steps for name, count in tallies}
         final = way.dynamics.positions(blocks, now, end)
-        warn_of_a_swapped_sign(sde, x0, final)
+        warn_of_a_swapped_sign(sde, origin, final)
         return Run(final, trajectory, now, end, per_step)
 
 

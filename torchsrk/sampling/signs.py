@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -21,19 +22,34 @@ HINT = (
 _FAR, _LOOKED_AT = 10.0, 64
 
 
-def warn_of_a_swapped_sign(sde: BaseSDE, x0: Tensor, x: Tensor) -> None:
-    """For a run that went from x0 to x, both (..., dim)."""
-    if not is_transformed() and _went_far(x0, x) and falls_without_end(_potential_of(sde), x0, x):
+@dataclass(frozen=True)
+class Start:
+    """Where a run began, as far as it is remembered: a few rows, and how far out. Its tensor may be gone by the end."""
+
+    rows: Tensor
+    width: float
+
+    @classmethod
+    def of(cls, x0: Tensor) -> Start | None:
+        """Nothing under a transformation, where numbers can't be looked at."""
+        return None if is_transformed() else cls(_few(x0.detach()).clone(), _width(x0))
+
+
+def warn_of_a_swapped_sign(sde: BaseSDE, start: Start | None, x: Tensor) -> None:
+    """For a run that came to x, (..., dim). Few go ten times as far out as they began: others pay for no energy."""
+    if start is None or _width(x) <= _FAR * (1.0 + start.width):
+        return
+    if falls_without_end(_potential_of(sde), start.rows, x):
         warnings.warn(f"this run can't be trusted: {HINT}", RuntimeWarning, stacklevel=4)
 
 
 def add_hint_of_sign(
-    failure: NonFiniteStateError, sde: BaseSDE, x0: Tensor, positions: Callable[[Tensor, int], Tensor]
+    failure: NonFiniteStateError, sde: BaseSDE, start: Start | None, positions: Callable[[Tensor, int], Tensor]
 ) -> None:
-    """For a run from x0 that went beyond all numbers."""
-    if is_transformed():
+    """For a run that went beyond all numbers."""
+    if start is None:
         return
-    if falls_without_end(_potential_of(sde), x0, positions(failure.last_finite, failure.last_finite_step)):
+    if falls_without_end(_potential_of(sde), start.rows, positions(failure.last_finite, failure.last_finite_step)):
         failure.args = (f"{failure} But {HINT}.",)
 
 
@@ -45,7 +61,8 @@ def falls_without_end(potential: Potential | None, x0: Tensor, x: Tensor) -> boo
     """
     if potential is None or is_stateful(potential):
         return False
-    start, way = (z if z.ndim == 1 else z[:_LOOKED_AT] for z in (x0, x - x0))
+    start = _few(x0)
+    way = _few(x) - start
     with torch.no_grad():
         try:
             energies = torch.stack([potential(start + times * way) for times in (0.0, 1.0, 2.0, 4.0, 8.0)])
@@ -59,9 +76,8 @@ def _potential_of(sde: BaseSDE) -> Potential | None:
     return sde.potential if isinstance(sde, (Langevin, UnderdampedLangevin)) else None
 
 
-def _went_far(x0: Tensor, x: Tensor) -> bool:
-    """Ten times as far out as the start: what most runs never do, so that they pay for no energy, nor for memory."""
-    return _width(x) > _FAR * (1.0 + _width(x0))
+def _few(x: Tensor) -> Tensor:
+    return x if x.ndim == 1 else x[:_LOOKED_AT]
 
 
 def _width(x: Tensor) -> float:
