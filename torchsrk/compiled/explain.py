@@ -13,6 +13,7 @@ from torch import Tensor, fx
 
 from ..brownian import Stream, fill_normal
 from .calls import operation_name
+from .lowering import is_small_integer
 from .problem import Problem
 from .trace import CannotCompile
 
@@ -172,7 +173,7 @@ def _counted(graph: fx.Graph) -> dict[str, float]:
         if name in _PRODUCTS:
             right = node.args[-1].meta["val"]
             counted["matrix products"] += entries * right.shape[-2]
-        elif name in _COSTS:
+        elif name in _COSTS and not (name == "pow" and is_small_integer(node.args[1])):
             counted[name] += entries * _COSTS[name]
         else:
             counted["sums, moves and arithmetic"] += entries

@@ -8,7 +8,7 @@ entrywise operations are written as one expression; a tensor that is read more t
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,6 +16,7 @@ from torch import fx
 
 from .calls import Call, operation_name
 from .evaluation import nodes_in
+from .fused import fuse_into_products
 from .indexing import INDEXING
 from .joins import joined
 from .likeness import merge_alike
@@ -85,11 +86,12 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
     """
     writer = Writer(traced, one_by_one)
     made_here = begin(writer)
-    nodes = list(traced.module.graph.nodes)
-    if len(nodes) > _MANY_NODES:
-        _lower_long(writer, nodes, made_here)
+    graph = traced.module.graph
+    if len(graph.nodes) > _MANY_NODES:
+        _lower_long(writer, list(graph.nodes), made_here)
         return finish(writer)
-    for node in nodes:
+    fuse_into_products(graph, _made_here(writer, graph.nodes, made_here), fixed=not traced.places)
+    for node in list(graph.nodes):
         if node.op == "output":
             _output(writer, node)
         else:
@@ -131,7 +133,7 @@ def _check_length(operations: int, in_loops: int) -> None:
         )
 
 
-def _made_here(writer: Writer, nodes: Sequence[fx.Node], inputs: set[fx.Node]) -> set[fx.Node]:
+def _made_here(writer: Writer, nodes: Iterable[fx.Node], inputs: set[fx.Node]) -> set[fx.Node]:
     """What C computes; the rest is torch's to compute before a run."""
     made = set(inputs)
     for node in nodes:
