@@ -16,11 +16,12 @@ from .calls import Call, operation_name
 from .trace import drop_unread
 
 aten = torch.ops.aten
+_SPREADS = {"expand", "unsqueeze", "view", "alias"}
 _FACTORS = {"mm.default": ("self", "mat2"), "addmm.default": ("mat1", "mat2")}
 
 
 def fuse_into_products(graph: fx.Graph, of_state: set[fx.Node], fixed: bool) -> None:
-    """Rewrite ``a @ b + row`` and ``(a * row) @ b``, where the row is the same for all particles.
+    """Rewrite ``a @ b + row`` and ``(a * row * ...) @ b``, where the row is the same for all particles.
 
     Args:
         of_state: what depends on the state, or has a row for each particle.
@@ -53,18 +54,62 @@ def _start_from_row(node: fx.Node, of_state: set[fx.Node]) -> None:
 def _scale_weights(node: fx.Node, of_state: set[fx.Node]) -> None:
     call, (left_name, weights_name) = Call(node), _FACTORS[operation_name(node) or ""]
     left, weights = call[left_name], call[weights_name]
-    if weights in of_state or not _is_read_once(left) or operation_name(left) != "mul.Tensor":
+    found = None if weights in of_state else _without_row(left, of_state)
+    if found is None:
         return
-    factors = Call(left)
-    for kept, row in ((factors["self"], factors["other"]), (factors["other"], factors["self"])):
-        if _is_row(row, weights.meta["val"].shape[0], left, of_state) and _is_as_large(kept, left):
+    row, rest = found
+    with node.graph.inserting_before(node):
+        column = _made(node.graph, aten.unsqueeze.default, (row, 1), row.meta["val"].unsqueeze(1))
+        scaled = _made(node.graph, aten.mul.Tensor, (weights, column), weights.meta["val"])
+    replaced = {left: rest, weights: scaled}
+    node.args = tuple(replaced.get(argument, argument) for argument in node.args)
+
+
+def _without_row(node: Any, of_state: set[fx.Node]) -> tuple[fx.Node, fx.Node] | None:
+    """A row that is a factor of a node, or of one of its factors, and what is left without it."""
+    if not _is_read_once(node) or operation_name(node) != "mul.Tensor":
+        return None
+    call = Call(node)
+    pairs = [
+        (kept, other)
+        for kept, other in ((call["self"], call["other"]), (call["other"], call["self"]))
+        if _is_as_large(kept, node)
+    ]
+    for kept, other in pairs:
+        row = _as_row(other, node, of_state)
+        if row is not None:
+            return row, kept
+    for kept, other in pairs:
+        found = _without_row(kept, of_state)
+        if found is not None:
+            row, rest = found
             with node.graph.inserting_before(node):
-                column = _made(node.graph, aten.unsqueeze.default, (row, 1), row.meta["val"].unsqueeze(1))
-                scaled = _made(node.graph, aten.mul.Tensor, (weights, column), weights.meta["val"])
-            node.args = tuple(
-                kept if argument is left else scaled if argument is weights else argument for argument in node.args
-            )
-            return
+                rest = _made(node.graph, aten.mul.Tensor, (rest, other), node.meta["val"])
+            of_state.add(rest)
+            return row, rest
+    return None
+
+
+def _as_row(argument: Any, like: fx.Node, of_state: set[fx.Node]) -> fx.Node | None:
+    """A row that all particles share; also one that each has by a product with 1, as the last layer's derivative is."""
+    entries = like.meta["val"].shape[-1]
+    if _is_row(argument, entries, like, of_state):
+        return argument
+    if not isinstance(argument, fx.Node) or operation_name(argument) != "mm.default":
+        return None
+    call = Call(argument)
+    right = call["mat2"]
+    if right in of_state or right.meta["val"].shape != (1, entries) or not _is_one(call["self"]):
+        return None
+    with like.graph.inserting_before(like):
+        return _made(like.graph, aten.select.int, (right, 0, 0), right.meta["val"].select(0, 0))
+
+
+def _is_one(node: Any) -> bool:
+    """Whether all entries are 1 whatever the step size: another number might be made of it."""
+    while isinstance(node, fx.Node) and (operation_name(node) or "").partition(".")[0] in _SPREADS:
+        node = node.args[0]
+    return isinstance(node, fx.Node) and node.meta.get("fill") == 1.0
 
 
 def _is_row(argument: Any, entries: int, like: fx.Node, of_state: set[fx.Node]) -> bool:
