@@ -24,10 +24,10 @@ print(before, peak())
 """
 
 
-@pytest.mark.parametrize(("how", "particles", "steps"), [("compiled", 8, 100_000), ("eager", 8, 10_000)])
+@pytest.mark.parametrize(("how", "particles", "steps"), [("compiled", 8, 50_000), ("eager", 8, 5_000)])
 def test_memory_is_flat_over_many_steps(how, particles, steps):
     before, after = run_numbers(LONG, how, str(particles), str(steps))
-    assert after - before < 2.0  # MB
+    assert after - before < 2.0  # MB; states alone, if kept, would be 3 and 32
 
 
 LARGE = """
@@ -38,7 +38,7 @@ options = dict(integrator="srk-ld", step_size=0.1, seed=0, compile=sys.argv[1] =
 sample(sde, torch.zeros(2000, 100), num_steps=1, **options)
 before = peak()
 x0 = torch.zeros(500_000, 100)
-sample(sde, x0, num_steps=20, **options)
+sample(sde, x0, num_steps=6, check_every=2, **options)  # so that states known to be finite change hands
 print((peak() - before) * 2**20 / (x0.numel() * x0.element_size()))
 """
 
@@ -99,5 +99,5 @@ print((time.process_time() - between) / (between - start))
 def test_import_is_quick():
     """A small share of torch's own import: both are slower on a busy machine, their ratio is not. The best of a few."""
     command = [sys.executable, "-c", IMPORT]
-    shares = [float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(3)]
-    assert min(shares) < 0.25
+    shares = (float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(3))
+    assert any(share < 0.25 for share in shares)

@@ -361,10 +361,10 @@ def test_memory_stays_at_a_few_tiles():
 from torchsrk.metrics import energy_distance_squared, kernel_stein_discrepancy
 x, y = torch.randn(200, 20), torch.randn(200, 20)
 energy_distance_squared(x, y), kernel_stein_discrepancy(x, -x)
-x, y = torch.randn(10_000, 20, requires_grad=True), torch.randn(10_000, 20)
+x, y = torch.randn(6_000, 20, requires_grad=True), torch.randn(6_000, 20)
 before = peak()
 energy_distance_squared(x, y).backward()
 kernel_stein_discrepancy(x.detach(), -x.detach())
 print(peak() - before)
 """
-    assert run_numbers(code)[0] < 60.0  # one matrix of all pairs is 400 MB
+    assert run_numbers(code)[0] < 60.0  # one matrix of all pairs is 144 MB
