@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..derived import Again, Ledger
+from ..derived import Formula, Ledger
 from .evaluation import evaluate
 from .lowering import StepCode
 from .trace import CannotCompile, TracedStep
@@ -46,7 +46,7 @@ class Literals:
     """
 
     values: tuple[float, ...]
-    functions: tuple[Again | None, ...]
+    functions: tuple[Formula | None, ...]
     known: bool
 
     @staticmethod
@@ -89,7 +89,7 @@ def literals_of(first: Reading, second: Reading) -> Literals | None:
         return None
     if not _are_alike(_before_the_run(first), _before_the_run(second)):
         return None
-    functions: list[Again | None] = []
+    functions: list[Formula | None] = []
     for value, other in zip(first.code.literals, second.code.literals, strict=True):
         again = None if _are_same(value, other) else first.ledger.function(value, second.step_size, other)
         if again is None and not _are_same(value, other):
