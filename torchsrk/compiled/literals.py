@@ -54,6 +54,11 @@ class Literals:
         """Numbers that may depend on the step size in ways that were not seen."""
         return Literals(reading.code.literals, (None,) * len(reading.code.literals), known=False)
 
+    def for_one_step_size(self, step_size: float) -> Literals:
+        """The same numbers as they are at a step size, and at no other one."""
+        values = self.values if not self.known else tuple(self.at(step_size) or ())
+        return Literals(values, (None,) * len(values), known=False)
+
     def at(self, step_size: float) -> list[float] | None:
         """All of them, for a step size; None for one by which a step has others."""
         pairs = zip(self.values, self.functions, strict=True)
