@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -32,7 +33,10 @@ def graph_to_data(traced: TracedStep, wanted: Sequence[fx.Node]) -> dict[str, An
     constants = placeholders[traced.inputs :]
     order = order_of(wanted, set(constants))
     places = {node: place for place, node in enumerate((*placeholders, *order))}
-    calls = [[_target_name(n.target), _to_data(n.args, places), _to_data(n.kwargs, places), _form(n)] for n in order]
+    forms = {node: _form(node) for node in wanted}
+    calls = [
+        [_target_name(n.target), _to_data(n.args, places), _to_data(n.kwargs, places), forms.get(n)] for n in order
+    ]
     return {
         "particles": traced.particles,
         "inputs": traced.inputs,
@@ -128,6 +132,7 @@ def _target_name(target: Any) -> str:
     return name
 
 
+@cache
 def _target(name: str) -> Callable[..., Any]:
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
@@ -187,4 +192,9 @@ def _set_form(node: fx.Node, form: Any) -> None:
         found = getattr(torch, dtype)
         if not isinstance(found, torch.dtype) or math.prod(shape) < 0:
             raise CannotStore(f"no tensor is {form}")
-        node.meta["val"] = torch.empty(shape, dtype=found, device="meta")
+        node.meta["val"] = _empty(tuple(shape), found)
+
+
+@cache
+def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    return torch.empty(shape, dtype=dtype, device="meta")
