@@ -1,8 +1,9 @@
 """What compiling costs a user: ``python scripts/bench_compile.py``.
 
-Every first call of ``sample(..., compile=True)`` is one of a new process that has imported torchsrk: of usual densities
-with an empty disk cache and with a filled one, and of densities that a Python loop over 1,000 steps of a series makes,
-by what the time goes into. Seconds of the processor, the C compiler's included, and beside them of the clock.
+Every first call of ``sample(..., compile=True)`` is one of a new process that has imported torchsrk, with an empty disk
+cache and with a filled one: of usual densities, and of densities that a Python loop over 1,000 steps of a series makes;
+of these by what the time goes into, too. Seconds of the processor, the C compiler's included, and beside them of the
+clock; the run's own steps are among them.
 """
 
 from __future__ import annotations
@@ -76,6 +77,35 @@ def garch() -> Density:
     return FunctionPotential(energy), 4
 
 
+def first_order() -> Density:
+    y = series()
+
+    def energy(x: Tensor) -> Tensor:
+        phi, log_scale = torch.tanh(x[..., 0]), x[..., 1]
+        loss, before = x.square().sum(-1), y[0]
+        for t in range(1, LENGTH):
+            loss = loss + 0.5 * ((y[t] - phi * before) / log_scale.exp()) ** 2 + log_scale
+            before = y[t]
+        return loss
+
+    return FunctionPotential(energy), 2
+
+
+def latent() -> Density:
+    """A series that is not seen itself: its every step is a number of the state's."""
+    y = series()
+
+    def energy(x: Tensor) -> Tensor:
+        phi, steps = torch.tanh(x[..., 0]), x[..., 1:]
+        level, loss = torch.zeros_like(phi), 0.5 * x.square().sum(-1)
+        for t in range(LENGTH):
+            level = phi * level + 0.5 * steps[..., t]
+            loss = loss + 0.5 * (y[t] - level) ** 2
+        return loss
+
+    return FunctionPotential(energy), LENGTH + 1
+
+
 def autoregression() -> Density:
     y = series()
 
@@ -115,8 +145,10 @@ USUAL: dict[str, Callable[[], Density]] = {
     "eight schools": eight_schools,
 }
 SERIES: dict[str, Callable[[], Density]] = {
-    "GARCH": garch,
+    "AR(1)": first_order,
     "AR(2)": autoregression,
+    "AR(1), latent": latent,
+    "GARCH": garch,
     "local level (Kalman)": local_level,
 }
 
@@ -149,18 +181,24 @@ class Clock:
         setattr(owner, name, timed)
 
 
-def first_call(name: str) -> dict[str, Any]:
-    """The first call in this process, and what it was spent on."""
+def watch_parts(clock: Clock) -> None:
     from torchsrk.compiled import checked, lowering, programs
 
-    torch.set_num_threads(1)
-    clock = Clock()
     clock.watch(programs, "warm_up", PARTS[0])
     clock.watch(programs.Way, "_traced", PARTS[1])
     clock.watch(lowering, "LoopedProgram", PARTS[2])
     clock.watch(programs.Way, "_lowered", PARTS[3])
     clock.watch(programs, "load", PARTS[4])
     clock.watch(checked, "_difference", PARTS[5])
+
+
+def first_call(name: str, with_parts: bool) -> dict[str, Any]:
+    """The first call in this process, and what it was spent on. With functions of torchsrk's replaced by timed ones no
+    program is kept on disk, or taken from there."""
+    torch.set_num_threads(1)
+    clock = Clock()
+    if with_parts:
+        watch_parts(clock)
     potential, dim = {**USUAL, **SERIES}[name]()
     x0 = 0.1 * torch.randn(PARTICLES, dim, generator=torch.Generator().manual_seed(1))
     warnings.filterwarnings("error", message="compile=True: this run is eager")
@@ -169,8 +207,8 @@ def first_call(name: str) -> dict[str, Any]:
     return {"wall": time.perf_counter() - wall, "cpu": processor_seconds() - start, "parts": clock.seconds}
 
 
-def in_a_new_process(name: str, cache: str) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--first-call", name]
+def in_a_new_process(name: str, cache: str, *more: str) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--first-call", name, *more]
     environment = {**os.environ, "TORCHSRK_CACHE": cache}
     outcome = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if outcome.returncode:
@@ -182,22 +220,20 @@ def seconds(call: dict[str, Any]) -> str:
     return f"{call['cpu']:.2f} ({call['wall']:.2f})"
 
 
-def report(runs: int) -> None:
+def report(runs: int, only: list[str]) -> None:
     print("First call after the import, seconds of the processor (of the clock)\n")
     print(f"{'':<24}{'cold':>16}{'from disk':>16}")
-    for name in USUAL:
+    for name in only:
         with TemporaryDirectory() as cache:
             cold = in_a_new_process(name, cache)
             warm = [in_a_new_process(name, cache) for _ in range(runs)]
         print(f"{name:<24}{seconds(cold):>16}{seconds(middle(warm)):>16}", flush=True)
-    print(f"\nSeries of {LENGTH}, cold and from disk: what the seconds of the processor went into\n")
-    print(f"{'':<30}{'all':>16}" + "".join(f"{part:>20}" for part in PARTS))
-    for name in SERIES:
+    print(f"\nSeries of {LENGTH}: what the seconds of the processor go into when cold\n")
+    print(f"{'':<24}" + "".join(f"{part:>20}" for part in PARTS))
+    for name in filter(only.__contains__, SERIES):
         with TemporaryDirectory() as cache:
-            for state in ("cold", "from disk"):
-                call = in_a_new_process(name, cache)
-                parts = "".join(f"{call['parts'].get(part, 0.0):>20.2f}" for part in PARTS)
-                print(f"{f'{name}, {state}':<30}{seconds(call):>16}{parts}", flush=True)
+            parts = in_a_new_process(name, cache, "--parts")["parts"]
+        print(f"{name:<24}" + "".join(f"{parts.get(part, 0.0):>20.2f}" for part in PARTS), flush=True)
 
 
 def middle(calls: list[dict[str, Any]]) -> dict[str, Any]:
@@ -207,12 +243,15 @@ def middle(calls: list[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="from disk, of which the median is shown")
+    names = [*USUAL, *SERIES]
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help="of these densities")
     parser.add_argument("--first-call", metavar="NAME", help="make one in this process and print it as JSON")
+    parser.add_argument("--parts", action="store_true", help="of that call, too")
     given = parser.parse_args()
     if given.first_call:
-        print(json.dumps(first_call(given.first_call)))
+        print(json.dumps(first_call(given.first_call, given.parts)))
     else:
-        report(given.runs)
+        report(given.runs, given.only)
 
 
 if __name__ == "__main__":

@@ -9,16 +9,36 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
-Again = Callable[[float], Any]
 
 
 class OtherForm(ValueError):
     """From this step size other numbers are made, and not the same ones with other values."""
+
+
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """A number, or several, as a function of the step size. It is data, so that it can be kept for another process.
+
+    Attributes:
+        what: "step size", an operator, "call" of a function, "entry" of a tuple or "attribute" of what another gives.
+        given: that function, place or name, and the numbers and formulas that it is applied to.
+    """
+
+    what: str
+    given: tuple[Any, ...] = ()
+
+    def __call__(self, h: float) -> Any:
+        if self.what == "step size":
+            return h
+        return _MEANINGS[self.what](*(part(h) if isinstance(part, Formula) else part for part in self.given))
+
+
+STEP_SIZE = Formula("step size")
 
 
 class Ledger:
@@ -30,14 +50,14 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self.made: dict[float, list[Again]] = {}
+        self.made: dict[float, list[Formula]] = {}
         self.decided = False
 
     def step_size(self, value: float) -> Derived:
         """The step size that all others come from."""
-        return Derived(value, lambda h: h, self)
+        return Derived(value, STEP_SIZE, self)
 
-    def function(self, value: float, elsewhere: float, value_there: float) -> Again | None:
+    def function(self, value: float, elsewhere: float, value_there: float) -> Formula | None:
         """What gave ``value``, and gives ``value_there`` from the step size ``elsewhere``."""
         found = (again for again in self.made.get(value, ()) if again(elsewhere) == value_there)
         return next(found, None)
@@ -47,14 +67,18 @@ class Derived(float):
     """A float that is a function of the step size. Arithmetic with it gives others; what decides by it is noted."""
 
     __slots__ = ("again", "ledger")
-    again: Again
+    again: Formula
     ledger: Ledger
 
-    def __new__(cls, value: float, again: Again, ledger: Ledger) -> Derived:
+    def __new__(cls, value: float, again: Formula, ledger: Ledger) -> Derived:
         number = super().__new__(cls, value)
         number.again, number.ledger = again, ledger
         ledger.made.setdefault(plain(number), []).append(again)
         return number
+
+
+# The functions that formulas may call, by their names.
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 
 def of_step_size(function: F) -> F:
@@ -68,8 +92,10 @@ def of_step_size(function: F) -> F:
         ledger = next((value.ledger for value in args if isinstance(value, Derived)), None)
         if ledger is None:
             return function(*args)
-        return _remembering(function(*map(plain, args)), lambda h: function(*(_at(a, h) for a in args)), ledger)
+        again = Formula("call", (function, *map(_formula, args)))
+        return _remembering(function(*map(plain, args)), again, ledger)
 
+    FUNCTIONS.setdefault(f"{function.__module__}.{function.__qualname__}", function)
     return lifted  # type: ignore[return-value]
 
 
@@ -83,50 +109,47 @@ def plain(number: Any) -> Any:
     return float.__pos__(number) if isinstance(number, Derived) else number
 
 
-def _remembering(value: Any, again: Again, ledger: Ledger) -> Any:
+def _remembering(value: Any, again: Formula, ledger: Ledger) -> Any:
     if isinstance(value, tuple):
-        return tuple(_remembering(part, _entry(again, i, len(value)), ledger) for i, part in enumerate(value))
+        entries = ((part, Formula("entry", (place, len(value), again))) for place, part in enumerate(value))
+        return tuple(_remembering(part, entry, ledger) for part, entry in entries)
     if is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in fields(value)]
-        made = {name: _remembering(getattr(value, name), _attribute(again, name), ledger) for name in names}
-        return replace(value, **made)
+        parts = {field.name: Formula("attribute", (field.name, again)) for field in fields(value)}
+        return replace(value, **{name: _remembering(getattr(value, name), of, ledger) for name, of in parts.items()})
     return Derived(value, again, ledger) if isinstance(value, float) else value
 
 
-def _entry(again: Again, place: int, size: int) -> Again:
-    def entry(h: float) -> Any:
-        values = again(h)
-        if len(values) != size:
-            raise OtherForm(f"there are {len(values)} numbers where there were {size}")
-        return values[place]
-
-    return entry
+def _formula(number: Any) -> Any:
+    """What tells a number at any step size: its formula, or itself."""
+    return number.again if isinstance(number, Derived) else number
 
 
-def _attribute(again: Again, name: str) -> Again:
-    return lambda h: getattr(again(h), name)
+def _entry(place: int, size: int, values: Any) -> Any:
+    if len(values) != size:
+        raise OtherForm(f"there are {len(values)} numbers where there were {size}")
+    return values[place]
 
 
-def _at(number: Any, h: float) -> Any:
-    return number.again(h) if isinstance(number, Derived) else number
+_MEANINGS: dict[str, Callable[..., Any]] = {
+    "call": lambda function, *args: function(*args),
+    "entry": _entry,
+    "attribute": lambda name, value: getattr(value, name),
+}
 
 
 def _arithmetic(name: str) -> None:
     apply = getattr(operator, name.removeprefix("r") if name in _REFLECTED else name)
     plainly = getattr(float, f"__{name}__")
+    _MEANINGS[name] = lambda *args: apply(*(reversed(args) if name in _REFLECTED else args))
 
     def unary(self: Derived) -> Derived:
-        return Derived(plainly(self), lambda h: apply(self.again(h)), self.ledger)
+        return Derived(plainly(self), Formula(name, (self.again,)), self.ledger)
 
     def binary(self: Derived, other: Any) -> Any:
         if not isinstance(other, (int, float)):
             return NotImplemented  # a tensor, which takes it as a number
         number = plainly(self, plain(other))
-
-        def again(h: float) -> Any:
-            here, there = self.again(h), _at(other, h)
-            return apply(there, here) if name in _REFLECTED else apply(here, there)
-
+        again = Formula(name, (self.again, _formula(other)))
         return Derived(number, again, self.ledger) if isinstance(number, float) else number
 
     setattr(Derived, f"__{name}__", unary if name in _UNARY else binary)

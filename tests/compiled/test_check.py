@@ -192,7 +192,7 @@ def test_a_value_read_twice_is_stored():
     sde = SDE(drift, 0.1, "additive")
     torch.testing.assert_close(run(sde, start(), compile=True), run(sde, start()))
     program = last_used()
-    assert len(program._code.source) < 20_000  # it doubled with every reading
+    assert len(program.source) < 20_000  # it doubled with every reading
 
 
 def test_what_a_distribution_checks_is_checked():
@@ -316,7 +316,8 @@ def test_an_ulp_may_break_what_a_distribution_asks_for():
 
 def test_the_noise_of_operations_is_that_of_rounding():
     x = torch.linspace(0.5, 1.5, 12, dtype=torch.float64).view(4, 3)
-    noise = check._noise_of_operations(lambda y: (y + 1e8) - 1e8, x, (x + 1e8) - 1e8)
+    several = check._noise_of_operations(lambda y: (y + 1e8) - 1e8, x, (x + 1e8) - 1e8)
+    noise = torch.stack([*several]).amax(0)
     unit = 1e8 * torch.finfo(torch.float64).eps
     assert ((noise > 0.05 * unit) & (noise < 2.0 * unit)).all()
 

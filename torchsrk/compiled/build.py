@@ -9,6 +9,7 @@ import os
 import platform
 import shlex
 import shutil
+import stat
 import subprocess
 import sysconfig
 import tempfile
@@ -33,12 +34,12 @@ def load(source: str, flags: tuple[str, ...] = ()) -> ctypes.CDLL:
     Raises:
         CannotBuild: there is no compiler, it failed, or what it made can't be kept or loaded.
     """
-    key = hashlib.sha256(repr((source, _FLAGS, flags, _compiler_version(), _processor())).encode()).hexdigest()[:32]
+    key = hashlib.sha256(repr((source, _FLAGS, flags, _compiler_version(), processor())).encode()).hexdigest()[:32]
     library = cache_folder() / f"{key}.so"
     try:
-        if _is_whole(library):
-            with suppress(OSError):  # made by a machine that this one is not: it is made again
-                return ctypes.CDLL(str(library))
+        found = load_kept(key)
+        if found is not None:
+            return found
         _compile(source, flags, library)
         return ctypes.CDLL(str(library))
     except OSError as error:
@@ -46,6 +47,26 @@ def load(source: str, flags: tuple[str, ...] = ()) -> ctypes.CDLL:
             f"the compiled step can't be kept in {library.parent} or loaded from there ({error}): make room, or set "
             "TORCHSRK_CACHE to a folder that programs may run from"
         ) from error
+
+
+def load_kept(key: str) -> ctypes.CDLL | None:
+    """A library that was compiled before; None if it is not there, or not as it was made."""
+    library = cache_folder() / f"{key}.so"
+    if _is_whole(library):
+        with suppress(OSError):  # made by a machine that this one is not: it is made again
+            return ctypes.CDLL(str(library))
+    return None
+
+
+def read_own(path: Path) -> bytes | None:
+    """A file's content; None unless it is there, a file of this user's own, and nobody else can write to it."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            status = os.fstat(file.fileno())
+            is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
+            return file.read() if is_own else None
+    except OSError:
+        return None
 
 
 def cache_folder() -> Path:
@@ -87,6 +108,7 @@ def _compile(source: str, flags: tuple[str, ...], library: Path) -> None:
             command = [*_compiler(), *_FLAGS, *_LINK, "-o", str(made), str(text), *mathematics, *flags]
             outcome = subprocess.run(command, capture_output=True, text=True, check=False)
             if outcome.returncode == 0:
+                made.chmod(0o700)  # whatever the compiler was let do: see read_own
                 with made.open("ab") as file:
                     file.write(hashlib.sha256(made.read_bytes()).digest())
                 os.replace(text, library.with_suffix(".c"))  # for people: see ``explain``
@@ -99,11 +121,8 @@ def _compile(source: str, flags: tuple[str, ...], library: Path) -> None:
 
 def _is_whole(library: Path) -> bool:
     """Whether the file is there and ends in the digest of the rest: to load half a library is to crash."""
-    try:
-        content = library.read_bytes()
-    except OSError:
-        return False
-    return hashlib.sha256(content[:-32]).digest() == content[-32:]
+    content = read_own(library)
+    return content is not None and hashlib.sha256(content[:-32]).digest() == content[-32:]
 
 
 @cache
@@ -122,7 +141,7 @@ def _compiler_version() -> str:
 
 
 @cache
-def _processor() -> str:
+def processor() -> str:
     """What -march=native depends on: a cache may be shared by machines."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

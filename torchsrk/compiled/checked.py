@@ -31,7 +31,7 @@ def checked_steps(
 
     A program that is new, that another one or another step size was used before, or whose fingerprint can't see all it
     reads is checked at every call; any other one as often as leaves the checks a small share of the time. One that
-    fails is made anew.
+    fails is made anew, and one that holds is kept on disk.
 
     Args:
         blocks: the rows of the state that an eager run would advance together.
@@ -39,17 +39,27 @@ def checked_steps(
     Raises:
         CannotCompile: the message says why.
     """
-    from .programs import find, forget  # all of the compiler: a run that needs it loads it
+    from . import stored  # and all of the compiler: a run that needs it loads it
+    from .programs import find, forget
 
     difference: Difference | None = None
-    for _ in range(2):
+    traced = 0
+    while traced < 2:
         found = find(problem)
         steps = found.steps
-        bound = steps.bind(problem, found.key, seed, first_particle, threads)
+        try:
+            bound = steps.bind(problem, found.key, seed, first_particle, threads)
+        except Exception:  # of one from disk it may be the file's doing
+            if not stored.reject(steps):
+                raise
+            forget(problem)
+            continue
         difference = _difference(problem, found, bound, eager, blocks, first_step)
         if difference is None:
+            stored.keep(problem, steps, found.key)
             return bound, steps
         forget(problem)
+        traced += not stored.reject(steps)
     reason = f"the compiled step differs from the eager one: {difference}"
     forget(problem, reason)
     raise CannotCompile(reason)

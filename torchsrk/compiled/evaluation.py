@@ -19,7 +19,7 @@ class Evaluation:
     def __init__(self, traced: TracedStep, nodes: Iterable[fx.Node], given: Iterable[fx.Node] = ()) -> None:
         placeholders = [node for node in traced.module.graph.nodes if node.op == "placeholder"]
         self._constants, self._wanted = placeholders[traced.inputs :], list(nodes)
-        self._calls = [_call_of(node) for node in _before(self._wanted, {*self._constants, *given})]
+        self._calls = [_call_of(node) for node in order_of(self._wanted, {*self._constants, *given})]
 
     def __call__(self, constants: Sequence[Tensor], given: Mapping[fx.Node, Any] | None = None) -> list[Any]:
         """Their tensors and numbers, from constants as they are."""
@@ -45,7 +45,7 @@ def evaluate(
     return Evaluation(traced, nodes, given or ())(constants, given)
 
 
-def _before(wanted: Iterable[fx.Node], known: set[fx.Node]) -> list[fx.Node]:
+def order_of(wanted: Iterable[fx.Node], known: set[fx.Node]) -> list[fx.Node]:
     """The nodes to compute, each after those it reads."""
     order: list[fx.Node] = []
     seen, waiting = set(known), list(wanted)[::-1]  # no recursion: the nodes of a long series hang together in a chain

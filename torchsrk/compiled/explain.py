@@ -92,7 +92,7 @@ def explain(
 
     try:
         problem = problem_of(sde, x, integrator=integrator, step_size=step_size, **options)
-        found = find(problem)
+        found = find(problem, from_disk=False)  # what is kept on disk has no graph
         steps = found.steps
         return Explanation(
             reason=None,

@@ -26,12 +26,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...), range, slice, np.generic, PurePath)
+PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...), range, slice, np.generic, PurePath)
 _SIMPLE = {int, str, bool, bytes, type(None)}
 _DICTS = {dict, OrderedDict}
-_SETTLED_VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+SETTLED_VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 # Code that does not change under a running program, and reads nothing that does.
-_SETTLED = {"torch", "torchsrk", "numpy", "scipy", "math", "cmath", "operator", "functools", "itertools", "typing"} | {
+SETTLED = {"torch", "torchsrk", "numpy", "scipy", "math", "cmath", "operator", "functools", "itertools", "typing"} | {
     *("collections", "dataclasses", "abc", "enum", "types", "builtins", "numbers", "copy", "contextlib", "warnings"),
 }
 # Builtins through which a function reads what its code does not name.
@@ -57,7 +57,7 @@ class Fingerprint(NamedTuple):
 
 def fingerprint(*values: Any) -> Fingerprint:
     """The fingerprint of all that a step reads. Tensors count by their places, other objects by their parts."""
-    reader = _Reader()
+    reader = Reader()
     return Fingerprint(tuple(map(reader.mark, values)), reader.complete, tuple(reader.tensors))
 
 
@@ -77,10 +77,12 @@ class _Numbers:
         return known[1]
 
 
-number_of = _number = _Numbers()
+number_of = _Numbers()
 
 
-class _Reader:
+class Reader:
+    """Reads values into marks. What it tells by a number of this process lasting.py tells otherwise."""
+
     def __init__(self) -> None:
         self.complete = True
         self.tensors: list[Tensor] = []
@@ -103,6 +105,21 @@ class _Reader:
         self._held.append(value)
         return read(self, value)
 
+    def itself(self, value: Any) -> Hashable:
+        """What code, a class or a module is told by, beside its parts."""
+        return number_of(value)
+
+    def is_settled(self, value: FunctionType) -> bool:
+        """Whether a function does not change, and reads nothing that does."""
+        return is_settled(value)
+
+    def not_found(self, name: str) -> None:
+        """Code names what is neither a global nor a module that is loaded: a builtin, as a rule."""
+
+    def named_of(self, module: ModuleType, attributes: frozenset[str]) -> None:
+        """Code names a settled module, and attributes of anything."""
+        self.complete &= root_of(module) != "numpy" or "random" not in attributes
+
     def tensor(self, value: Tensor) -> Hashable:
         """By its place among those met, and what a trace sees of it but for its values."""
         place = self._seen.get(id(value))
@@ -120,7 +137,7 @@ class _Reader:
 
     def unordered(self, value: Any) -> Hashable:
         # A set has no places: its tensors count by themselves.
-        themselves = frozenset(_number(item) for item in value if isinstance(item, Tensor))
+        themselves = frozenset(number_of(item) for item in value if isinstance(item, Tensor))
         return type(value), themselves, frozenset(self.mark(item) for item in value if not isinstance(item, Tensor))
 
     def mapping(self, value: Mapping[Any, Any]) -> Hashable:
@@ -143,7 +160,7 @@ class _Reader:
     def numbers(self, value: np.ndarray) -> Hashable:
         if value.dtype.hasobject or value.nbytes > _MOST_BYTES:
             self.complete = False
-            return _number(value), value.shape, value.dtype.str
+            return number_of(value), value.shape, value.dtype.str
         return value.shape, value.dtype.str, value.tobytes()
 
     def method(self, value: MethodType) -> Hashable:
@@ -179,15 +196,14 @@ class _Reader:
 
     def module(self, value: ModuleType) -> Hashable:
         """One that is not named by the code that reads it: what is read of it is not known."""
-        self.complete &= _is_settled(value)
-        return _number(value)
+        self.complete &= is_settled(value)
+        return self.itself(value)
 
     def function(self, value: FunctionType) -> Hashable:
         around = (value.__defaults__, value.__kwdefaults__, value.__closure__, vars(value))
-        settled = _is_settled(value)
-        if settled:
-            return _number(value.__code__), *map(self.mark, around)
-        return _number(value.__code__), *map(self.mark, around), tuple(self._read_by(value))
+        if self.is_settled(value):
+            return self.itself(value.__code__), *map(self.mark, around)
+        return self.itself(value.__code__), *map(self.mark, around), tuple(self._read_by(value))
 
     def _read_by(self, function: FunctionType) -> Iterator[Hashable]:
         """What a function reads by name: globals, and attributes of modules among them."""
@@ -199,6 +215,8 @@ class _Reader:
                 self.complete = False
             elif name in sys.modules and not hasattr(builtins, name):  # imported within the function
                 yield name, self._named(sys.modules[name], attributes)
+            else:
+                self.not_found(name)
 
     def _named(self, value: Any, attributes: frozenset[str]) -> Hashable:
         """What code names; of a module, what it names there in turn."""
@@ -207,16 +225,16 @@ class _Reader:
         self._module_of(value)
         if value is os:
             return tuple(os.environ.items())
-        if _is_settled(value):
-            self.complete &= _root(value) != "numpy" or "random" not in attributes
-            return _number(value)
+        if is_settled(value):
+            self.named_of(value, attributes)
+            return self.itself(value)
         read = sorted(attributes & vars(value).keys())
-        return _number(value), tuple((name, self._named(vars(value)[name], attributes)) for name in read)
+        return self.itself(value), tuple((name, self._named(vars(value)[name], attributes)) for name in read)
 
     def _module_of(self, value: Any) -> None:
         """A module of the standard library may read anything: a clock, a file, a generator of random numbers."""
-        root = _root(value)
-        if root in sys.stdlib_module_names and root not in _SETTLED:
+        root = root_of(value)
+        if root in sys.stdlib_module_names and root not in SETTLED:
             self.complete = False
 
     def class_(self, value: type) -> Hashable:
@@ -224,7 +242,7 @@ class _Reader:
         own = _unsettled(value)
         for kind in own:
             self._module_of(kind)
-        return _number(value), tuple(
+        return self.itself(value), tuple(
             (name, self.mark(item)) for kind in own for name, item in vars(kind).items() if name not in _SKIPPED
         )
 
@@ -241,30 +259,30 @@ class _Reader:
 def _outright(value: Any) -> Hashable:
     """What has no parts to look into."""
     # A number by its text, as NaN is not equal to itself and 0.0 is to -0.0.
-    return type(value), value if isinstance(value, _SETTLED_VALUES) else repr(value)
+    return type(value), value if isinstance(value, SETTLED_VALUES) else repr(value)
 
 
-_Read = Callable[[_Reader, Any], Hashable]
+_Read = Callable[[Reader, Any], Hashable]
 
 _READERS: tuple[tuple[Any, _Read | None], ...] = (
-    ((Tensor, *_PLAIN, *_SETTLED_VALUES), None),
-    ((FunctionType,), _Reader.function),
-    ((dict, Mapping), _Reader.mapping),
-    ((tuple, list, deque), _Reader.sequence),
-    ((set, frozenset), _Reader.unordered),
-    ((MethodType,), _Reader.method),
+    ((Tensor, *PLAIN, *SETTLED_VALUES), None),
+    ((FunctionType,), Reader.function),
+    ((dict, Mapping), Reader.mapping),
+    ((tuple, list, deque), Reader.sequence),
+    ((set, frozenset), Reader.unordered),
+    ((MethodType,), Reader.method),
     ((Enum,), lambda reader, value: (type(value), value.name, reader.mark(value.value))),
-    ((type,), _Reader.class_),
-    ((ModuleType,), _Reader.module),
-    ((functools.partial,), _Reader.partial),
-    ((np.ndarray,), _Reader.numbers),
-    ((array.array, bytearray, memoryview), _Reader.buffer),
-    ((BuiltinFunctionType,), _Reader.builtin),
-    ((functools._lru_cache_wrapper,), _Reader.cached),
-    ((CellType,), _Reader.cell),
-    ((staticmethod, classmethod), _Reader.wrapper),
-    ((property,), _Reader.property),
-    ((object,), _Reader.object),
+    ((type,), Reader.class_),
+    ((ModuleType,), Reader.module),
+    ((functools.partial,), Reader.partial),
+    ((np.ndarray,), Reader.numbers),
+    ((array.array, bytearray, memoryview), Reader.buffer),
+    ((BuiltinFunctionType,), Reader.builtin),
+    ((functools._lru_cache_wrapper,), Reader.cached),
+    ((CellType,), Reader.cell),
+    ((staticmethod, classmethod), Reader.wrapper),
+    ((property,), Reader.property),
+    ((object,), Reader.object),
 )
 
 
@@ -303,14 +321,14 @@ def _slots(kind: type) -> tuple[str, ...]:
 @functools.lru_cache(maxsize=4096)
 def _unsettled(kind: type) -> tuple[type, ...]:
     """Of a class and those it is made from, the ones whose code may change or read what does."""
-    return tuple(base for base in kind.__mro__ if not _is_settled(base))
+    return tuple(base for base in kind.__mro__ if not is_settled(base))
 
 
-def _root(thing: Any) -> str:
+def root_of(thing: Any) -> str:
     """The package that a module is in, or that a function or class was written in."""
     name = thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__module__", None)
     return (name if isinstance(name, str) else "").partition(".")[0]
 
 
-def _is_settled(thing: Any) -> bool:
-    return _root(thing) in _SETTLED
+def is_settled(thing: Any) -> bool:
+    return root_of(thing) in SETTLED

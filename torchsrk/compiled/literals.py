@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..derived import Again, Ledger
+from ..derived import Formula, Ledger
 from .evaluation import evaluate
 from .lowering import StepCode
 from .trace import CannotCompile, TracedStep
@@ -46,13 +46,18 @@ class Literals:
     """
 
     values: tuple[float, ...]
-    functions: tuple[Again | None, ...]
+    functions: tuple[Formula | None, ...]
     known: bool
 
     @staticmethod
     def of_one_step_size(reading: Reading) -> Literals:
         """Numbers that may depend on the step size in ways that were not seen."""
         return Literals(reading.code.literals, (None,) * len(reading.code.literals), known=False)
+
+    def for_one_step_size(self, step_size: float) -> Literals:
+        """The same numbers as they are at a step size, and at no other one."""
+        values = self.values if not self.known else tuple(self.at(step_size) or ())
+        return Literals(values, (None,) * len(values), known=False)
 
     def at(self, step_size: float) -> list[float] | None:
         """All of them, for a step size; None for one by which a step has others."""
@@ -89,7 +94,7 @@ def literals_of(first: Reading, second: Reading) -> Literals | None:
         return None
     if not _are_alike(_before_the_run(first), _before_the_run(second)):
         return None
-    functions: list[Again | None] = []
+    functions: list[Formula | None] = []
     for value, other in zip(first.code.literals, second.code.literals, strict=True):
         again = None if _are_same(value, other) else first.ledger.function(value, second.step_size, other)
         if again is None and not _are_same(value, other):

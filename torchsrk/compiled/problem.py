@@ -122,10 +122,13 @@ class Problem:
     def key(self) -> Key:
         """What a program for it depends on beside the step size."""
         mark, complete, tensors = fingerprint(*self.parts)
+        surroundings = (torch.get_default_dtype(), os.environ.get("CC"), os.environ.get("TORCHSRK_CACHE"))
+        return Key(Form(mark, self.form(), surroundings), complete, tensors)
+
+    def form(self) -> tuple[Hashable, ...]:
+        """What of a program is told by the states and the noise alone."""
         shape = (*self.members, self.state.shape[-1])
         noise = tuple((draw.stream, draw.components, draw.part) for draw in self.noise)
         places = tuple(drawn.shape for drawn in self.places)
         where = (self.language, self.state.device)
-        form = (shape, noise, self.substeps, self.state.dtype, self.one_by_one, places, where)
-        surroundings = (torch.get_default_dtype(), os.environ.get("CC"), os.environ.get("TORCHSRK_CACHE"))
-        return Key(Form(mark, form, surroundings), complete, tensors)
+        return shape, noise, self.substeps, self.state.dtype, self.one_by_one, places, where

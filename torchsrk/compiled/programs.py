@@ -23,7 +23,7 @@ import torch
 
 from ..brownian import native
 from ..derived import Ledger
-from . import build, recorded, triton_steps
+from . import build, recorded, stored, triton_steps
 from .build import CannotBuild
 from .fingerprint import number_of
 from .literals import Reading, check_same, literals_by
@@ -125,8 +125,8 @@ _LAST: WeakKeyDictionary[Any, _Names] = WeakKeyDictionary()  # what was asked fo
 _LOCK = threading.RLock()
 
 
-def find(problem: Problem) -> Found:
-    """The problem's program, compiled unless it was before.
+def find(problem: Problem, from_disk: bool = True) -> Found:
+    """The problem's program, compiled unless it was before; one that was traced in this process, if not ``from_disk``.
 
     Raises:
         CannotCompile: the message says why. It is remembered.
@@ -135,8 +135,13 @@ def find(problem: Problem) -> Found:
     with _LOCK:
         key = problem.key()
         steps = _PROGRAMS.find(_Names.of(problem, key), key)
+        if steps is not None and steps.stored_as is not None and not from_disk:
+            forget(problem)
+            steps = None
+        if steps is None and from_disk:
+            steps = _kept(problem, key)
         if steps is None:
-            steps, key = _made(problem)
+            steps, key = _made(problem, from_disk)
         names, last = _Names.of(problem, key), _LAST.get(problem.owner)
         _LAST[problem.owner] = names
         is_other = last is None or (last.form, last.tensors) != (names.form, names.tensors)
@@ -154,13 +159,32 @@ def forget(problem: Problem, reason: str | None = None) -> None:
             _PROGRAMS.keep(names.of_this, reason)
 
 
-def _made(problem: Problem) -> tuple[Program, Key]:
+def _kept(problem: Problem, key: Key) -> Program | None:
+    """A program that another process has kept on disk, and this one from now on."""
+    start = time.perf_counter()
+    steps = stored.find(problem, key)
+    if steps is not None:
+        steps.seconds = time.perf_counter() - start
+        _PROGRAMS.keep(_name_for(problem, key, steps), steps)
+    return steps
+
+
+def _name_for(problem: Problem, key: Key, steps: Program) -> Hashable:
+    general, special = _Names.of(problem, key).of_program(steps)
+    return general if steps.any_step_size and general not in _PROGRAMS else special
+
+
+def _made(problem: Problem, from_disk: bool) -> tuple[Program, Key]:
     """A program made now and kept, and its key."""
     start = time.perf_counter()
     key = problem.key()
     try:
         work = warm_up(problem)
-        key = problem.key()
+        before, key = key, problem.key()
+        if from_disk and key.form != before.form:  # the first steps have filled what is kept
+            found = _kept(problem, key)
+            if found is not None:
+                return found, key
         if problem.language == "triton":
             steps: Program = triton_steps.compile(problem, key, work.operations)
         else:
@@ -173,8 +197,7 @@ def _made(problem: Problem) -> tuple[Program, Key]:
         _PROGRAMS.keep(names.of_this if is_of_this else names.form, str(reason))
         raise
     steps.seconds = time.perf_counter() - start
-    general, special = _Names.of(problem, key).of_program(steps)
-    name = general if steps.any_step_size and general not in _PROGRAMS else special
+    name = _name_for(problem, key, steps)
     _PROGRAMS.keep(name, steps)
     if not steps.shared:  # it holds tensors of the SDE's
         weakref.finalize(problem.owner, _PROGRAMS.pop, name, None).atexit = False
@@ -309,10 +332,7 @@ class Way:
 
 def load(program: str) -> ctypes.CDLL:
     """The library of a program: ``torchsrk_run`` takes a struct that says all, and the number of threads."""
-    library = build.load(program, _SIMD)
-    library.torchsrk_run.argtypes = (ctypes.c_void_p, ctypes.c_int)
-    library.torchsrk_run.restype = ctypes.c_int
-    return library
+    return stored.declared(build.load(program, _SIMD))
 
 
 def program_of(code: StepCode, problem: Problem, loop: str = "driver.c", **more: Any) -> str:

@@ -65,6 +65,16 @@ class _Facts(NamedTuple):
 _set_args, _set_kwargs = fx.Node.args.fset, fx.Node.kwargs.fset  # type: ignore[attr-defined]
 
 
+def add_node(graph: fx.Graph, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> fx.Node:
+    """A new one. Arguments that it is made with are searched for symbols, and those that are assigned to it have it
+    looked up in its graph: each takes longer than all the rest."""
+    node = graph.create_node("call_function", target, name=name)
+    _set_args(node, args)
+    if kwargs:
+        _set_kwargs(node, kwargs)
+    return node
+
+
 class _Recorder(TorchDispatchMode):
     def __init__(self, decompositions: dict[Any, Callable[..., Any]]) -> None:
         super().__init__()
@@ -134,13 +144,7 @@ class _Recorder(TorchDispatchMode):
         return made
 
     def _node(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
-        """A new one. Arguments that it is made with are searched for symbols, and those that are assigned to it have it
-        looked up in its graph: each takes longer than all the rest."""
-        node = self.graph.create_node("call_function", target, name=f"o{next(self._numbers)}")
-        _set_args(node, args)
-        if kwargs:
-            _set_kwargs(node, kwargs)
-        return node
+        return add_node(self.graph, target, args, kwargs, f"o{next(self._numbers)}")
 
     def _facts_of(self, function: Any) -> _Facts:
         known = self._known.get(function)
@@ -153,14 +157,18 @@ class _Recorder(TorchDispatchMode):
 
     def _is_alone(self, tensor: Tensor) -> bool:
         """Whether the tensor was made here and shares its memory with none that was."""
-        is_own = getattr(tensor, _MARK, (None,))[0] is self
-        return is_own and len(self._made_on.get(tensor.untyped_storage()._cdata, ())) == 1
+        return getattr(tensor, _MARK, (None,))[0] is self and len(self._held_on(tensor)) == 1
 
     def _is_in_memory_of_another(self, tensor: Tensor) -> bool:
         """Whether a tensor that nothing here has made shares its memory with one that was."""
+        return bool(self._held_on(tensor))
+
+    def _held_on(self, tensor: Tensor) -> list[Tensor]:
+        """What was made here, is still there, and has the memory of a tensor: one that is gone may have left its place
+        to another's memory."""
         storage = tensor.untyped_storage()._cdata
         held = (ref() for ref in self._made_on.get(storage, ()))
-        return any(other is not None and other.untyped_storage()._cdata == storage for other in held)
+        return [other for other in held if other is not None and other.untyped_storage()._cdata == storage]
 
     def _as_node(self, value: Any) -> Any:
         if isinstance(value, Tensor):

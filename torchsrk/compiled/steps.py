@@ -63,10 +63,15 @@ class Program(ABC):
         seen: nothing that the step reads is hidden from its fingerprint.
         shared: it reads no tensor but those of its key, and so serves all problems of that form.
         checks: when it was last held against eager steps.
+        is_stored: it is on disk, or can't be there.
+        stored_as: the name that it was found there by, or None if it was traced in this process.
     """
 
+    is_stored = False
+    stored_as: str | None = None
+
     def __init__(self, code: Any, traced: TracedStep, literals: Literals, problem: Problem, key: Key) -> None:
-        self._code, self._literals = code, literals
+        self.code, self.literals = code, literals
         self._width, self._members = problem.width, math.prod(problem.members)
         self.dtype = problem.state.dtype
         self._constants = [_Source.of(tensor, key) for tensor in traced.constants[traced.places :]]
@@ -78,20 +83,24 @@ class Program(ABC):
     @property
     def longest_sum(self) -> int:
         """The most terms that any sum of the step adds up."""
-        return int(self._code.longest_sum)
+        return int(self.code.longest_sum)
 
     def constants(self, key: Key) -> list[Tensor]:
         """The tensors that it reads."""
         return [source.tensor(key) for source in self._constants]
 
+    def reads(self, key: Key) -> list[tuple[Tensor, Tensor]]:
+        """The tensors that the step read numbers out of, each with what it was then."""
+        return [(source.tensor(key), then) for source, then in self._reads]
+
     def is_current(self, key: Key) -> bool:
         """Whether the numbers that the step read out of tensors are still what they were."""
-        return all(torch.equal(_bits(source.tensor(key)), _bits(then)) for source, then in self._reads)
+        return all(torch.equal(_bits(tensor), _bits(then)) for tensor, then in self.reads(key))
 
     @property
     def source(self) -> str:
         """The step as it is compiled."""
-        return str(self._code.source)
+        return str(self.code.source)
 
     @property
     def graph(self) -> fx.Graph:
@@ -106,11 +115,11 @@ class Program(ABC):
     @property
     def any_step_size(self) -> bool:
         """Whether it serves other step sizes than the one it was traced with."""
-        return self._literals.known
+        return self.literals.known
 
     def serves(self, step_size: float) -> bool:
         """Whether its numbers are known for a step size."""
-        return not self.any_step_size or self._literals.at(step_size) is not None
+        return not self.any_step_size or self.literals.at(step_size) is not None
 
     @abstractmethod
     def bind(self, problem: Problem, key: Key, seed: int, first_particle: int, threads: int) -> Bound:
@@ -153,11 +162,13 @@ class CompiledSteps(Program):
 
     def bind(self, problem: Problem, key: Key, seed: int, first_particle: int, threads: int) -> BoundSteps:
         like = problem.state
-        literals = torch.tensor(self._literals.at(problem.step_size) or [0.0], dtype=torch.float64).to(like.dtype)
+        literals = torch.tensor(self.literals.at(problem.step_size) or [0.0], dtype=torch.float64).to(like.dtype)
         constants = [*problem.first_places(), *self.constants(key)]
         values = self._evaluation(constants)
-        uniforms = [torch.as_tensor(v).to(like.dtype).contiguous() for v in values[: len(self._code.uniforms)]]
-        places = values[len(self._code.uniforms) :][: len(self._code.tables)]
+        if self.stored_as is not None:
+            self._check_forms(values)
+        uniforms = [torch.as_tensor(v).to(like.dtype).contiguous() for v in values[: len(self.code.uniforms)]]
+        places = values[len(self.code.uniforms) :][: len(self.code.tables)]
         tables = [v.to(torch.int64).contiguous() for v in places]
         self._check_places(tables)
         scales = torch.tensor([source.scale for source in problem.noise], dtype=torch.float64)
@@ -184,7 +195,7 @@ class CompiledSteps(Program):
         self, moving: Moving, run: _Run, uniforms: Sequence[Tensor], tables: Sequence[Tensor], first: int, last: int
     ) -> Any:
         """Point a run to what its steps from one to another read, which is returned to be kept until then."""
-        made, code = moving.made(first, last), self._code
+        made, code = moving.made(first, last), self.code
         dtypes = {**dict.fromkeys(code.uniforms, self.dtype), **dict.fromkeys(code.tables, torch.int64)}
         made = {node: made[node].to(dtype).contiguous() for node, dtype in dtypes.items() if node in made}
         try:
@@ -196,9 +207,16 @@ class CompiledSteps(Program):
         run.uniforms_apart, run.tables_apart = len(uniforms), len(tables)
         return found, made
 
+    def _check_forms(self, values: Sequence[Any]) -> None:
+        """What C is given has the form that it was compiled for: of a program from disk the file says which."""
+        for node, value in zip(self._nodes, values, strict=True):
+            form = node.meta.get("val")
+            if isinstance(form, Tensor) and (not isinstance(value, Tensor) or value.shape != form.shape):
+                raise CannotCompile("a program from disk is for tensors of other forms")
+
     def _check_places(self, tables: Sequence[Tensor]) -> None:
         """No place that reaches C is out of bounds. Eagerly torch itself says which one is."""
-        for number, size, from_the_end in self._code.bounds:
+        for number, size, from_the_end in self.code.bounds:
             places = tables[number]
             if places.numel() and not -size * from_the_end <= int(places.min()) <= int(places.max()) < size:
                 raise CannotCompile(f"a step indexes out of the bounds of a dimension of size {size}")

@@ -107,11 +107,11 @@ class TritonSteps(Program):
 
     def bind(self, problem: Problem, key: Key, seed: int, first_particle: int, threads: int) -> BoundKernel:
         like = problem.state
-        values = evaluate(self.traced, (*self._code.uniforms, *self._code.checks), self.constants(key))
-        uniforms = [torch.as_tensor(value) for value in values[: len(self._code.uniforms)]]
+        values = evaluate(self.traced, (*self.code.uniforms, *self.code.checks), self.constants(key))
+        uniforms = [torch.as_tensor(value) for value in values[: len(self.code.uniforms)]]
         numbers = [problem.step_size, *(source.scale for source in problem.noise)]
         tensors = (
-            torch.tensor(self._literals.at(problem.step_size) or [0.0], dtype=torch.float64).to(like.dtype),
+            torch.tensor(self.literals.at(problem.step_size) or [0.0], dtype=torch.float64).to(like.dtype),
             torch.cat([value.to(like.device, like.dtype).flatten() for value in uniforms] or [like.new_zeros(1)]),
             torch.tensor(numbers, dtype=torch.float64),
         )
