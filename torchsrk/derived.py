@@ -65,10 +65,10 @@ def of_step_size(function: F) -> F:
 
     @wraps(function)
     def lifted(*args: Any) -> Any:
-        ledger = next((value.ledger for value in args if isinstance(value, Derived)), None)
-        if ledger is None:
+        ledgers = [value.ledger for value in args if isinstance(value, Derived)]
+        if not ledgers:  # no next(..., None): torch.compile traces through here, and that of PyTorch 2.6 knows none
             return function(*args)
-        return _remembering(function(*map(plain, args)), lambda h: function(*(_at(a, h) for a in args)), ledger)
+        return _remembering(function(*map(plain, args)), lambda h: function(*(_at(a, h) for a in args)), ledgers[0])
 
     return lifted  # type: ignore[return-value]
 
