@@ -14,8 +14,8 @@ with --resume.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -42,8 +42,8 @@ from bayesian.oracle_noise import (
     print_heats,
     print_oracles,
 )
-from results import write_csv
-from training import parse_options
+from torchsrk.experiments.folder import RunFolder
+from training import parse_options, run_folder
 
 QUICK = Size(
     chains=8,
@@ -71,19 +71,17 @@ def sweep(task: Task, size: Size) -> list[Setting]:
     return [Setting(*each) for each in product(LABELS, step_sizes, (None, *size.batch_sizes))]
 
 
-def run_all(task: Task, settings: Sequence[Setting], size: Size, seed: int, output: Path) -> dict[Setting, Chains]:
+def run_all(task: Task, settings: Sequence[Setting], size: Size, seed: int, folder: RunFolder) -> dict[Setting, Chains]:
     """All from the same states, that exact gradients have brought from the prior to the posterior."""
     prior, exact = task.draw_prior(size.chains, seed), Setting("srk-ld", 3 * task.step_size, None)
-    file = output / f"{task.name}-start.safetensors"
+    kept = {"folder": folder, "unit": f"{task.name}-start"}
     # Another seed, for the start not to depend on the noise to come.
-    start = run_chains(task, exact, prior, size, seed + 1, burn_in=size.warm_up, updates=0, file=file).x
-    runs = {}
-    for setting in settings:
-        file = output / f"{task.name}-{setting}.safetensors"
-        runs[setting] = run_chains(
-            task, setting, start.clone(), size, seed, burn_in=size.burn_in, updates=size.updates, file=file
-        )
-    return runs
+    start = run_chains(task, exact, prior, size, seed + 1, burn_in=size.warm_up, updates=0, **kept).x
+    amount = {"burn_in": size.burn_in, "updates": size.updates, "folder": folder}
+    return {
+        setting: run_chains(task, setting, start.clone(), size, seed, **amount, unit=f"{task.name}-{setting}")
+        for setting in settings
+    }
 
 
 def assess_all(
@@ -103,12 +101,18 @@ def assess_all(
 def main() -> None:
     options = parse_options(__doc__, "results/bayesian_network")
     torch.set_num_threads(1)  # matrices are small, and rounding must not depend on the number of cores
-    size, seed, output = QUICK if options.quick else Size(), options.seed, options.output
+    size = QUICK if options.quick else Size()
+    with run_folder(options, size) as folder:
+        measure(size, options.seed, folder)
+
+
+def measure(size: Size, seed: int, folder: RunFolder) -> None:
+    """Run everything; print and write what was found."""
     digits, diabetes = make_tasks(size.digits, size.hidden, seed)
     predictions, bins, runs = [], [], {}
     for task, settings in ((digits, sweep(digits, size)), (diabetes, compared(diabetes))):
-        points = point_estimates(task, size, seed, output / f"{task.name}-points.safetensors")
-        runs[task.name] = run_all(task, settings, size, seed, output)
+        points = point_estimates(task, size, seed, folder)
+        runs[task.name] = run_all(task, settings, size, seed, folder)
         some_rows, some_bins = assess_all(task, task.predict(points), runs[task.name], size.groups)
         predictions, bins = predictions + some_rows, bins + some_bins
     x = runs["digits"][Setting("srk-ld", digits.step_size, None)].x
@@ -122,10 +126,10 @@ def main() -> None:
     print_comparison(comparison, oracles[0])
     tables = {"predictions": predictions, "reliability": bins, "oracle_variance": oracles, "oracle_noise": heats}
     for name, table in tables.items():
-        write_csv(table, output / f"{name}.csv")
-    draw_reliability(bins, output / "reliability.png")
-    draw(heats, comparison, digits.dim, output / "oracle_noise.png")
-    print(f"\nfigures: {output / 'reliability.png'} and {output / 'oracle_noise.png'}")
+        folder.write_table(name, table)
+    first = folder.write_figure("reliability", partial(draw_reliability, bins))
+    second = folder.write_figure("oracle_noise", partial(draw, heats, comparison, digits.dim))
+    print(f"\nfigures: {first} and {second}")
     print(f"tables:  {', '.join(f'{name}.csv' for name in tables)}, beside them")
 
 

@@ -14,21 +14,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from functools import partial
 from statistics import fmean, median, stdev
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from results import save_figure, subplots, write_csv
 from torchsrk import Chain, Langevin, NonFiniteStateError
 from torchsrk.brownian.noise import derive_seed
 from torchsrk.distributions import DiffusionDistribution
+from torchsrk.experiments import plots
+from torchsrk.experiments.folder import RunFolder
+from torchsrk.experiments.runs import measured
 from torchsrk.integrators import integrator_named
 from torchsrk.metrics import energy_distance_squared
 from torchsrk.potentials import Potential
-from training import parse_options, remember, train
+from training import parse_options, run_folder, train
 
 LABELS = {"em": "Euler-Maruyama", "srk-ld": "SRK-LD"}
 SOURCES = {"persistent": "persistent chains", "fresh": "a fresh fine chain", "exact": "the model's density"}
@@ -131,7 +133,7 @@ def learning_rate(k: int, settings: Settings) -> float:
     return settings.learning_rate * min(1.0, 2.0 * (1.0 - k / settings.updates))
 
 
-def fit(case: Case, settings: Settings, folder: Path) -> tuple[EnergyNetwork, Tensor]:
+def fit(case: Case, settings: Settings, folder: RunFolder) -> tuple[EnergyNetwork, Tensor]:
     """The trained energy, and where its persistent chains ended."""
     torch.manual_seed(case.seed)
     energy = EnergyNetwork(settings.width)
@@ -157,9 +159,8 @@ def fit(case: Case, settings: Settings, folder: Path) -> tuple[EnergyNetwork, Te
         update,
         updates=settings.updates,
         state={"energy": energy, "optimizer": optimizer, "chains": chains},
-        file=folder / f"{case.name}.safetensors",
-        settings=asdict(case) | asdict(settings),
-        label=case.name,
+        folder=folder,
+        unit=case.name,
     )
     return energy, chains.advance(steps).final
 
@@ -177,7 +178,7 @@ def fresh_chain(energy: Potential, settings: Settings, seed: int) -> Tensor:
     ).sample((settings.chains,))
 
 
-def measure(case: Case, settings: Settings, folder: Path) -> dict[str, Any]:
+def measure(case: Case, settings: Settings, folder: RunFolder) -> dict[str, Any]:
     """Train, and score in three ways: numbers and, for pictures, points and the density."""
     held_out = pinwheel(settings.data, seed=1)
     try:
@@ -218,9 +219,9 @@ def of_setting(results: dict[Case, dict[str, Any]], scheme: str, h: float) -> li
     return [result["scores"] for result in own if "scores" in result]
 
 
-def plot_scores(results: dict[Case, dict[str, Any]], settings: Settings, floor: float, file: Path) -> None:
+def plot_scores(results: dict[Case, dict[str, Any]], settings: Settings, floor: float, file: Any) -> None:
     """Distances against step size: how far the model's density has left its chains."""
-    figure, (axes,) = subplots(1, 2, size=(10.5, 4.2))
+    figure, axes = plots.panels(2, width=5.25, height=4.2)
     styles = {"persistent": ("o", "-"), "fresh": ("s", "--"), "exact": ("^", ":")}
     for axis, (scheme, label) in zip(axes, LABELS.items(), strict=True):
         for source, (marker, line) in styles.items():
@@ -243,14 +244,14 @@ def plot_scores(results: dict[Case, dict[str, Any]], settings: Settings, floor: 
     axes[0].set_ylabel("squared energy distance to held-out data")
     axes[0].legend()
     figure.suptitle(f"What the model is worth: mean ± standard error over {settings.seeds} seeds")
-    save_figure(figure, file)
+    plots.save(figure, file)
 
 
-def plot_models(results: dict[Case, dict[str, Any]], settings: Settings, file: Path) -> None:
+def plot_models(results: dict[Case, dict[str, Any]], settings: Settings, file: Any) -> None:
     """At a middle step size, first seed: data, persistent chains, density and fresh draws."""
-    figure, axes = subplots(2, 4, size=(13.5, 7.0))
+    figure, axes = plots.panels(8, width=3.4, height=3.5, columns=4)
     data, h = pinwheel(settings.chains, seed=1), settings.step_sizes[len(settings.step_sizes) // 2]
-    for row, (scheme, label) in zip(axes, LABELS.items(), strict=True):
+    for row, (scheme, label) in zip((axes[:4], axes[4:]), LABELS.items(), strict=True):
         result = next(result for case, result in results.items() if (case.scheme, case.step_size) == (scheme, h))
         if "clouds" not in result:
             continue
@@ -267,7 +268,7 @@ def plot_models(results: dict[Case, dict[str, Any]], settings: Settings, file: P
         for axis in row:
             axis.set(xlim=(-EXTENT, EXTENT), ylim=(-EXTENT, EXTENT), aspect="equal", xlabel="x₁")
         row[0].set_ylabel(f"{label}, h = {h:g}\nx₂")
-    save_figure(figure, file)
+    plots.save(figure, file)
 
 
 def main() -> None:
@@ -276,23 +277,22 @@ def main() -> None:
     torch.set_num_threads(1)  # tensors this small lose more by being shared out than they gain
     seeds = range(options.seed, options.seed + settings.seeds)
     cases = [Case(scheme, h, seed) for h in settings.step_sizes for scheme in LABELS for seed in seeds]
-    results = {}
-    for case in cases:
-        results[case] = remember(
-            lambda case=case: measure(case, settings, options.output),
-            file=options.output / f"{case.name}-scores.safetensors",
-            settings=asdict(case) | asdict(settings),
-        )
+    with run_folder(options, settings) as folder:
+        plan = {f"{case.name}-scores": case for case in cases}
+        found = measured(folder, plan, lambda case, _: measure(case, settings, folder), progress=False)
+        conclude(dict(zip(cases, found.values(), strict=True)), settings, folder)
+
+
+def conclude(results: dict[Case, dict[str, Any]], settings: Settings, folder: RunFolder) -> None:
+    """Print and write what was found."""
     held_out = pinwheel(settings.data, seed=1)
     floor = float(energy_distance_squared(pinwheel(settings.chains, seed=2), held_out))
     print_table(results, settings, floor)
     nothing = dict.fromkeys((*SOURCES, "log_likelihood"), math.nan)
     rows = [asdict(case) | result.get("scores", nothing) for case, result in results.items()]
-    write_csv(rows, options.output / "scores.csv")
-    plot_scores(results, settings, floor, options.output / "scores.png")
-    plot_models(results, settings, options.output / "models.png")
-    for name in ("scores.csv", "scores.png", "models.png"):
-        print(f"{name.split('.')[1]}: {options.output / name}")
+    print(f"csv: {folder.write_table('scores', rows)}")
+    print(f"png: {folder.write_figure('scores', partial(plot_scores, results, settings, floor))}")
+    print(f"png: {folder.write_figure('models', partial(plot_models, results, settings))}")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ import copy
 import math
 import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from results import save_figure, subplots, write_csv
 from torchsrk import SDE, integrate
 from torchsrk.brownian import BrownianPath
 from torchsrk.brownian.noise import derive_seed
-from training import History, parse_options, train
+from torchsrk.experiments import plots
+from torchsrk.experiments.folder import RunFolder
+from training import History, parse_options, run_folder, train
 
 INTERVAL, STEP_SIZE, FINE_STEP_SIZE = 0.2, 0.02, 0.004  # between observations; of the fit; of the data
 BOX = torch.tensor([2.5, 3.0])  # half the sides of where trajectories start
@@ -176,8 +178,8 @@ def errors(model: SDE, points: Tensor) -> tuple[float, float]:
     return drift, diffusion
 
 
-def fit(size: Size, seed: int, observed: Tensor, points: Tensor, file: Path) -> tuple[SDE, list[ErrorRow]]:
-    """Train a model, or go on with the one in the file; errors are over the points."""
+def fit(size: Size, seed: int, observed: Tensor, points: Tensor, folder: RunFolder) -> tuple[SDE, list[ErrorRow]]:
+    """Train a model, or go on with the one in the folder; errors are over the points."""
     model = untrained_model(derive_seed(seed, WEIGHTS))
     optimiser = torch.optim.Adam(model.parameters(), lr=RATE)
     starts, ends = transitions(observed)
@@ -200,9 +202,8 @@ def fit(size: Size, seed: int, observed: Tensor, points: Tensor, file: Path) -> 
         update,
         updates=size.updates,
         state={"model": model, "optimiser": optimiser, "errors": history},
-        file=file,
-        settings={"seed": seed, **asdict(size)},
-        label="neural SDE",
+        folder=folder,
+        unit="model",
         save_every=every,
     )
     found = [*history.values, *errors(model, points)]
@@ -371,28 +372,28 @@ def draw_memory(axes: Any, memory: list[MemoryRow], particles: int) -> None:
 
 def main() -> None:
     options = parse_options(__doc__, "results/train_neural_sde")
-    size, seed, output = QUICK if options.quick else Size(), options.seed, options.output
+    size, seed = QUICK if options.quick else Size(), options.seed
     torch.set_num_threads(1)  # networks this small gain little by more, and so a run's bits don't depend on them
-    observed = trajectories(size.trajectories + size.held_out, size.observations, derive_seed(seed, DATA))
-    seen, held_out = observed.split((size.trajectories, size.held_out), dim=1)
-    points = held_out.flatten(0, 1)
-    model, fitted = fit(size, seed, seen, points, output / "model.safetensors")
-    gradients = compare_gradients(model, points[:256], size.gradient_steps, derive_seed(seed, PATH))
-    memory = measure_memory(size)
-
-    tables: dict[str, list[Any]] = {"training.csv": fitted, "gradients.csv": gradients, "memory.csv": memory}
-    for name, rows in tables.items():
-        write_csv(rows, output / name)
-    figure, ((drift, drift_error, diffusion), (course, gradient, peak)) = subplots(2, 3, size=(15.0, 8.5))
-    draw_drift(drift, model, points)
-    draw_drift_error(drift_error, figure, model, points)
-    draw_diffusion(diffusion, model, points)
-    draw_course(course, fitted)
-    draw_gradients(gradient, gradients)
-    draw_memory(peak, memory, size.memory_particles)
-    save_figure(figure, output / "neural_sde.png")
-    print_tables(fitted, gradients, memory)
-    print(f"\nfigure: {output / 'neural_sde.png'}\ntables: {', '.join(str(output / name) for name in tables)}")
+    with run_folder(options, size) as folder:
+        observed = trajectories(size.trajectories + size.held_out, size.observations, derive_seed(seed, DATA))
+        seen, held_out = observed.split((size.trajectories, size.held_out), dim=1)
+        points = held_out.flatten(0, 1)
+        model, fitted = fit(size, seed, seen, points, folder)
+        gradients = compare_gradients(model, points[:256], size.gradient_steps, derive_seed(seed, PATH))
+        memory = measure_memory(size)
+        results: dict[str, list[Any]] = {"training": fitted, "gradients": gradients, "memory": memory}
+        tables = [folder.write_table(name, rows) for name, rows in results.items()]
+        figure, axes = plots.panels(6, width=5, height=4.25, columns=3)
+        drift, drift_error, diffusion, course, gradient, peak = axes
+        draw_drift(drift, model, points)
+        draw_drift_error(drift_error, figure, model, points)
+        draw_diffusion(diffusion, model, points)
+        draw_course(course, fitted)
+        draw_gradients(gradient, gradients)
+        draw_memory(peak, memory, size.memory_particles)
+        picture = folder.write_figure("neural_sde", partial(plots.save, figure))
+        print_tables(fitted, gradients, memory)
+        print(f"\nfigure: {picture}\ntables: {', '.join(map(str, tables))}")
 
 
 if __name__ == "__main__":

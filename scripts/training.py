@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from tqdm import tqdm
 
-from torchsrk.checkpoints import CheckpointError, load_checkpoint, save_checkpoint
+from torchsrk.checkpoints import CheckpointError
+from torchsrk.experiments.config import plain, to_yaml
+from torchsrk.experiments.folder import FolderError, RunFolder
 
 
 class Stateful(Protocol):
@@ -34,7 +37,7 @@ class History:
 
 
 def parse_options(description: str | None, output: str) -> argparse.Namespace:
-    """--quick, --seed, --output and --resume; an output folder that holds another run is refused."""
+    """--quick, --seed, --output and --resume."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a small version, to see that it runs")
     parser.add_argument("--seed", type=int, default=0)
@@ -43,9 +46,19 @@ def parse_options(description: str | None, output: str) -> argparse.Namespace:
     options = parser.parse_args()
     if not 0 <= options.seed < 2**63:
         parser.error(f"--seed is 0 or more, and below 2**63; got {options.seed}")
-    if not options.resume and any(options.output.glob("*.safetensors")):
-        parser.error(f"{options.output} holds a run: --resume goes on with it, another --output starts a new one")
     return options
+
+
+@contextmanager
+def run_folder(options: argparse.Namespace, settings: Any) -> Iterator[RunFolder]:
+    """The output folder, held for one run of these settings; what can't be gone on with ends the script, with a word
+    on why."""
+    config = to_yaml({"seed": options.seed, "settings": plain(settings)})
+    try:
+        with RunFolder(options.output, config, options.resume) as folder:
+            yield folder
+    except (FolderError, CheckpointError) as error:
+        raise SystemExit(str(error)) from None
 
 
 def train(
@@ -53,59 +66,31 @@ def train(
     *,
     updates: int,
     state: Mapping[str, Stateful],
-    file: Path,
-    settings: Mapping[str, Any],
-    label: str,
+    folder: RunFolder,
+    unit: str,
     save_every: int = 200,
 ) -> list[float]:
     """Call update(k) for k = 0 … updates - 1 and return what it gave, the losses.
 
-    ``state`` is saved to ``file`` every so often and at the end. Where the file is there already, its run is gone on
-    with, if its settings are these; so update(k) must depend on the state and on k alone.
+    ``state`` is saved as a unit of the folder every so often and at the end, and gone on with where it is there
+    already; so update(k) must depend on the state and on k alone.
     """
     losses = History()
     parts = {**state, "losses": losses}
-    done = _restore(file, parts, dict(settings)) if file.exists() else 0
-    with tqdm(total=updates, initial=done, desc=label, unit="update", mininterval=1.0) as bar:
+    done = _restore(folder.load(unit), parts) if folder.is_done(unit) else 0
+    with tqdm(total=updates, initial=done, desc=unit, unit="update", mininterval=1.0) as bar:
         for k in range(done, updates):
             losses.values.append(update(k))
             bar.update()
             if (k + 1) % save_every == 0 or k + 1 == updates:
                 bar.set_postfix_str(f"loss {losses.values[-1]:.4g}", refresh=False)
                 saved = {name: part.state_dict() for name, part in parts.items()}
-                save_checkpoint(file, {"settings": dict(settings), "updates": k + 1, "state": saved})
+                folder.save(unit, {"updates": k + 1, "state": saved})
     return losses.values
 
 
-def remember(compute: Callable[[], dict[str, Any]], *, file: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What compute() gives, tensors and numbers; kept in a file, so that a resumed run need not do it again."""
-    if file.exists():
-        return _read(file, dict(settings))["result"]
-    result = compute()
-    save_checkpoint(file, {"settings": dict(settings), "result": result})
-    return result
-
-
-def _restore(file: Path, parts: Mapping[str, Stateful], settings: dict[str, Any]) -> int:
-    """Load what the file holds into the parts; returns how many updates it had made."""
-    saved = _read(file, settings)
+def _restore(saved: Mapping[str, Any], parts: Mapping[str, Stateful]) -> int:
+    """Load what was saved into the parts; returns how many updates had been made."""
     for name, part in parts.items():
         part.load_state_dict(saved["state"][name])
     return int(saved["updates"])
-
-
-def _read(file: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """A checkpoint, if it is whole and of a run with these settings; else the end, with a word on why."""
-    try:
-        saved = load_checkpoint(file)
-    except CheckpointError as error:
-        raise SystemExit(str(error)) from None
-    before = saved.get("settings", {})
-    if before != settings:
-        differing = ", ".join(
-            f"{key} was {before.get(key)!r} and is {settings.get(key)!r}"
-            for key in sorted({*before, *settings})
-            if before.get(key) != settings.get(key)
-        )
-        raise SystemExit(f"{file} is of a run with other settings ({differing}): choose another --output")
-    return saved

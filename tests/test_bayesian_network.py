@@ -82,18 +82,20 @@ def test_predictions_are_better_than_chance(unbroken):
 
 def test_killed_and_resumed(unbroken, tmp_path):
     """In the last quarter: what comes before is there."""
-    names = sorted(file.name for file in unbroken.iterdir() if file.suffix in (".csv", ".safetensors"))
-    written = sorted(unbroken.glob("*.safetensors"), key=lambda file: file.stat().st_mtime_ns)
+    written = sorted(unbroken.glob("units/*"), key=lambda file: file.stat().st_mtime_ns)
+    names = [file.relative_to(unbroken) for file in (*unbroken.glob("*.csv"), *written)]
     most = 3 * len(written) // 4
+    (tmp_path / "units").mkdir()
+    shutil.copy(unbroken / "config.yaml", tmp_path)
     for file in written[:most]:
-        shutil.copy(file, tmp_path)
+        shutil.copy(file, tmp_path / "units")
     process = start(tmp_path, "--resume")
-    while len(list(tmp_path.glob("*.safetensors"))) < most + 3 and process.poll() is None:
+    while len(list(tmp_path.glob("units/*.safetensors"))) < most + 3 and process.poll() is None:
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-    assert most + 3 <= len(list(tmp_path.glob("*.safetensors"))) < len(written)
+    assert most + 3 <= len(list(tmp_path.glob("units/*.safetensors"))) < len(written)
 
     resumed = start(tmp_path, "--resume")
     _, errors = resumed.communicate()

@@ -66,6 +66,8 @@ def prepared(name, scheme, device="cpu"):
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize(("name", "scheme"), PAIRS)
 def test_a_step_compiles_into_one_graph(name, scheme, grad):
+    if name == "simplex" and torch.__version__.startswith("2.6."):
+        pytest.skip("the tracer of PyTorch 2.6 does not follow a method of a distribution that is kept as a function")
     sde, integrator, x, increment = prepared(name, scheme)
 
     def step(x, W, H, A):

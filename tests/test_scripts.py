@@ -32,6 +32,17 @@ def test_bench_without_the_peers(tmp_path):
     assert report.strip() == done.stdout.strip()
     assert "## The noise alone" in report
     assert "failed" not in report
+    units = sorted((tmp_path / "bench-quick" / "noise-bound" / "units").iterdir())
+    assert len(units) == 4
+    units[0].unlink()
+    written = units[1].stat().st_mtime_ns
+    done = run("bench", "--quick", "--rounds", "2", *tables[:2], "--output", str(tmp_path), "--resume")
+    assert done.returncode == 0, done.stderr
+    assert (units[0].exists(), units[1].stat().st_mtime_ns) == (True, written)  # the rest is not measured again
+    assert "## Compilation" in done.stdout
+    done = run("bench", "--quick", "--rounds", "3", *tables[:2], "--output", str(tmp_path), "--resume")
+    assert done.returncode == 1
+    assert "different are: rounds" in done.stderr
 
 
 def test_bench_refuses_nonsense(tmp_path):

@@ -59,13 +59,15 @@ def test_recomputation_saves_memory(output):
 
 
 def test_a_killed_run_ends_with_the_same_bytes(output, tmp_path):
-    checkpoint = tmp_path / "model.safetensors"
+    model = "units/model.safetensors"
+    checkpoint = tmp_path / model
     with subprocess.Popen(command(tmp_path), stderr=subprocess.DEVNULL) as killed:
         while not checkpoint.exists() and killed.poll() is None:
             time.sleep(0.01)
         killed.kill()
-    assert 0 < load_checkpoint(checkpoint)["updates"] < load_checkpoint(output / checkpoint.name)["updates"]
+    stopped, whole = (load_checkpoint(folder / model)["result"]["updates"] for folder in (tmp_path, output))
+    assert 0 < stopped < whole
     done = subprocess.run(command(tmp_path, "--resume"), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for name in (checkpoint.name, "training.csv", "gradients.csv"):
+    for name in (model, "training.csv", "gradients.csv"):
         assert (tmp_path / name).read_bytes() == (output / name).read_bytes(), name

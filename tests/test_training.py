@@ -1,6 +1,7 @@
 """The loop that the training examples share: stopped anywhere it ends as if it had not been."""
 
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,9 @@ def _scripts(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "scripts"))
 
 
-def run(file, updates=10, stop_at=None, settings=SETTINGS):
+def run(output, updates=10, stop_at=None, settings=SETTINGS):
     """A small training whose batches depend on the update alone; returns its losses."""
-    from training import train
+    from training import run_folder, train
 
     torch.manual_seed(0)
     model = nn.Linear(3, 1)
@@ -36,7 +37,12 @@ def run(file, updates=10, stop_at=None, settings=SETTINGS):
         return loss.item()
 
     state = {"model": model, "optimizer": optimizer}
-    return train(update, updates=updates, state=state, file=file, settings=settings, label="a", save_every=3)
+    with run_folder(Namespace(output=output, seed=0, resume=True), settings) as folder:
+        return train(update, updates=updates, state=state, folder=folder, unit="a", save_every=3)
+
+
+def kept(output):
+    return output / "units" / "a.safetensors"
 
 
 @pytest.mark.parametrize("stop_at", [0, 2, 3, 7, 9])
@@ -45,56 +51,47 @@ def test_stopped_and_resumed(tmp_path, stop_at):
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "stopped", stop_at=stop_at)
     assert run(tmp_path / "stopped") == losses
-    assert (tmp_path / "stopped").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert kept(tmp_path / "stopped").read_bytes() == kept(tmp_path / "whole").read_bytes()
     assert run(tmp_path / "whole", stop_at=0) == losses  # nothing is left to do
-    assert load_checkpoint(tmp_path / "whole")["updates"] == 10
+    assert load_checkpoint(kept(tmp_path / "whole"))["result"]["updates"] == 10
 
 
 def test_other_settings_are_refused(tmp_path):
-    run(tmp_path / "a")
-    before = (tmp_path / "a").read_bytes()
-    with pytest.raises(SystemExit, match=r"rate was 0\.1 and is 0\.2.*choose another --output"):
-        run(tmp_path / "a", settings=SETTINGS | {"rate": 0.2})
-    with pytest.raises(SystemExit, match="more was None and is 1"):
-        run(tmp_path / "a", settings=SETTINGS | {"more": 1})
-    assert (tmp_path / "a").read_bytes() == before
+    run(tmp_path)
+    before = kept(tmp_path).read_bytes()
+    with pytest.raises(SystemExit, match=r"different are: settings\.rate\. Give another --output"):
+        run(tmp_path, settings=SETTINGS | {"rate": 0.2})
+    with pytest.raises(SystemExit, match=r"different are: settings\.more"):
+        run(tmp_path, settings=SETTINGS | {"more": 1})
+    assert kept(tmp_path).read_bytes() == before
 
 
 def test_half_a_checkpoint_is_refused_and_left_alone(tmp_path):
-    run(tmp_path / "a")
-    (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:-5])
+    run(tmp_path)
+    kept(tmp_path).write_bytes(kept(tmp_path).read_bytes()[:-5])
     with pytest.raises(SystemExit, match="not a whole checkpoint"):
-        run(tmp_path / "a")
+        run(tmp_path)
     with pytest.raises(CheckpointError):
-        load_checkpoint(tmp_path / "a")
+        load_checkpoint(kept(tmp_path))
 
 
-def test_remembered_results(tmp_path):
-    from training import remember
+def test_options_are_checked(tmp_path, monkeypatch, capsys):
+    from training import parse_options
 
-    calls = []
-
-    def compute():
-        calls.append(1)
-        return {"x": torch.ones(2), "y": 0.5}
-
-    for _ in range(2):
-        result = remember(compute, file=tmp_path / "a", settings={"n": 1})
-        assert torch.equal(result["x"], torch.ones(2))
-    assert calls == [1]
-    with pytest.raises(SystemExit, match="n was 1 and is 2"):
-        remember(compute, file=tmp_path / "a", settings={"n": 2})
+    monkeypatch.setattr(sys, "argv", ["script", "--output", str(tmp_path), "--seed", "-1"])
+    with pytest.raises(SystemExit):
+        parse_options("what it does", "results/x")
+    assert "--seed is 0 or more, and below 2**63; got -1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [((), "holds a run: --resume goes on with it"), (("--seed", "-1"), "--seed is 0 or more, and below 2**63; got -1")],
+    ("there", "message"), [("config.yaml", "holds a run: --resume goes on"), ("a.txt", "no run's")]
 )
-def test_options_are_checked(tmp_path, monkeypatch, capsys, arguments, message):
-    from training import parse_options
+def test_what_a_folder_holds_is_left_alone(tmp_path, there, message):
+    from training import run_folder
 
-    (tmp_path / "a.safetensors").touch()
-    monkeypatch.setattr(sys, "argv", ["script", "--output", str(tmp_path), *arguments])
-    with pytest.raises(SystemExit):
-        parse_options("what it does", "results/x")
-    assert message in capsys.readouterr().err
+    (tmp_path / there).touch()
+    options = Namespace(output=tmp_path, seed=0, resume=False)
+    with pytest.raises(SystemExit, match=message), run_folder(options, SETTINGS):
+        pass
+    assert [file.name for file in tmp_path.iterdir()] == [there]

@@ -89,11 +89,11 @@ def of_step_size(function: F) -> F:
 
     @wraps(function)
     def lifted(*args: Any) -> Any:
-        ledger = next((value.ledger for value in args if isinstance(value, Derived)), None)
-        if ledger is None:
+        ledgers = [value.ledger for value in args if isinstance(value, Derived)]
+        if not ledgers:  # no next(..., None): torch.compile traces through here, and that of PyTorch 2.6 knows none
             return function(*args)
         again = Formula("call", (function, *map(_formula, args)))
-        return _remembering(function(*map(plain, args)), again, ledger)
+        return _remembering(function(*map(plain, args)), again, ledgers[0])
 
     FUNCTIONS.setdefault(f"{function.__module__}.{function.__qualname__}", function)
     return lifted  # type: ignore[return-value]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from results import save_figure, subplots
+from torchsrk.experiments import plots
 
 BINS = 15
 
@@ -94,11 +94,11 @@ def print_predictions(rows: list[Prediction]) -> None:
         print(f"{row.data:9} {row.method:28} {texts[0]:>15} {texts[1]:>20} {texts[2]:>18}")
 
 
-def draw_reliability(bins: list[Bin], file: Path) -> None:
+def draw_reliability(bins: list[Bin], file: Any) -> None:
     """Accuracy against confidence, a panel a data set."""
     names = list(dict.fromkeys(row.data for row in bins))
-    figure, axes = subplots(1, len(names), size=(5.2 * len(names), 4.8))
-    for axis, name in zip(axes[0], names, strict=True):
+    figure, axes = plots.panels(len(names), width=5.2, height=4.8)
+    for axis, name in zip(axes, names, strict=True):
         own = [row for row in bins if row.data == name]
         for method in dict.fromkeys(row.method for row in own):
             some = [row for row in own if row.method == method]
@@ -109,4 +109,4 @@ def draw_reliability(bins: list[Bin], file: Path) -> None:
         axis.set(xlim=(low, 1.02), ylim=(low, 1.02), xlabel="confidence", ylabel="accuracy", title=name)
         axis.legend(loc="lower right")
     figure.suptitle("Reliability on the test set (bars: 1 standard error)")
-    save_figure(figure, file)
+    plots.save(figure, file)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from torchsrk import Langevin, sample
+from torchsrk.experiments.folder import RunFolder
 from torchsrk.integrators import integrator_named
 from torchsrk.potentials import FunctionPotential, MinibatchPotential, Potential
 from training import train
@@ -212,7 +212,16 @@ def in_groups(probabilities: Tensor, groups: int) -> Tensor:
 
 
 def run_chains(
-    task: Task, setting: Setting, start: Tensor, size: Size, seed: int, *, burn_in: int, updates: int, file: Path
+    task: Task,
+    setting: Setting,
+    start: Tensor,
+    size: Size,
+    seed: int,
+    *,
+    burn_in: int,
+    updates: int,
+    folder: RunFolder,
+    unit: str,
 ) -> Chains:
     """Langevin chains, recorded after the burn-in. Runs of one scheme, step and seed share their Brownian motion."""
     oracle = task.exact() if setting.batch_size is None else minibatches(task, setting.batch_size, len(start), seed)
@@ -240,15 +249,14 @@ def run_chains(
         update,
         updates=burn_in + updates,
         state={"chains": chains, "oracle": oracle},
-        file=file,
-        settings={**asdict(size), **asdict(setting), "seed": seed},
-        label=f"{task.name}, {setting}",
+        folder=folder,
+        unit=unit,
         save_every=2,
     )
     return chains
 
 
-def point_estimates(task: Task, size: Size, seed: int, file: Path) -> Tensor:
+def point_estimates(task: Task, size: Size, seed: int, folder: RunFolder) -> Tensor:
     """Networks (chains, dim) that Adam takes to the posterior's modes, each with a start and minibatches of its own."""
     oracle = minibatches(task, BATCH_SIZE, size.chains, seed)
     # Starts with saturated units would train badly, and flatter the posterior.
@@ -265,8 +273,7 @@ def point_estimates(task: Task, size: Size, seed: int, file: Path) -> Tensor:
         update,
         updates=size.point_updates,
         state={"networks": networks, "adam": adam, "oracle": oracle},
-        file=file,
-        settings={**asdict(size), "seed": seed},
-        label=f"{task.name}, point estimates",
+        folder=folder,
+        unit=f"{task.name}-points",
     )
     return networks[0].detach()

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,7 +27,7 @@ from torch import Tensor
 
 from bayesian.calibration import calibration_error, mean_and_error, negative_log_likelihood
 from bayesian.network_posterior import Chains, Setting, Task, minibatches, unit_variance
-from results import save_figure, subplots
+from torchsrk.experiments import plots
 from torchsrk.experiments.fits import student_95
 
 LABELS = {"em": "Euler-Maruyama", "srk-ld": "SRK-LD"}
@@ -191,9 +190,9 @@ def print_comparison(rows: list[Comparison], oracle: Oracle) -> None:
     print(f"{equal / 2:.0f}\nSRK-LD at 3h is hotter than Euler-Maruyama at h, for as many gradients.")
 
 
-def draw(heats: list[Heat], comparison: list[Comparison], dim: int, file: Path) -> None:
+def draw(heats: list[Heat], comparison: list[Comparison], dim: int, file: Any) -> None:
     """Left and middle: what the oracle adds, against hσ². Right: all that is off."""
-    figure, ((left, middle, right),) = subplots(1, 3, size=(15.5, 4.6))
+    figure, (left, middle, right) = plots.panels(3, width=5.2, height=4.6)
     noisy = [row for row in heats if row.oracle_variance > 0]
     _draw_added(left, noisy, "oracle_heat", 1.0)
     _draw_added(middle, noisy, "oracle_energy", dim / 2)
@@ -201,7 +200,7 @@ def draw(heats: list[Heat], comparison: list[Comparison], dim: int, file: Path) 
     middle.set(ylabel="E f - E f with exact gradients", title="energy that minibatches add (lines: on a Gaussian)")
     _draw_off(right, comparison)
     figure.suptitle("Minibatch noise in the posterior of a network for digits (bars: 95 %)")
-    save_figure(figure, file)
+    plots.save(figure, file)
 
 
 def _draw_added(axis: Any, rows: list[Heat], name: str, slope: float) -> None:

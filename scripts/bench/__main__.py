@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
-import time
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from crew import Crew
 from machine import describe
@@ -33,18 +35,31 @@ def main() -> None:
         environment = {"TORCHSRK_CACHE": cache, "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor"}
         with Crew(options.rounds, run_seconds, most_seconds, environment) as crew:
             for name in options.only or TABLES:
-                _measure(name, options.quick, crew, report)
+                _measure(name, options, crew, report)
     print(markdown.read_text(encoding="utf-8"))
 
 
-def _measure(name: str, quick: bool, crew: Crew, report: Report) -> None:
-    units, rows, start = TABLES[name].plan(quick), [], time.monotonic()
-    for number, unit in enumerate(units, 1):
-        rows.append(TABLES[name].measure(unit, crew))
-        report.save(name, rows)
-        minutes = (time.monotonic() - start) / 60
-        left = minutes / number * (len(units) - number)
-        print(f"{name} {number}/{len(units)}: {minutes:.1f} min, about {left:.1f} left; {unit}", file=sys.stderr)
+def _measure(name: str, options: argparse.Namespace, crew: Crew, report: Report) -> None:
+    # Not above: workers import this module too, and torch must not come before their environment is set.
+    from torchsrk.checkpoints import CheckpointError
+    from torchsrk.experiments.config import to_yaml
+    from torchsrk.experiments.folder import FolderError, RunFolder
+    from torchsrk.experiments.runs import measured
+
+    def measure(case: Any, before: Mapping[str, dict]) -> dict:
+        row = TABLES[name].measure(case, crew)
+        report.save(name, [*before.values(), row])
+        return row
+
+    path, config = report.folder / name, to_yaml({"rounds": options.rounds, "machine": report.machine})
+    if not options.resume:
+        shutil.rmtree(path, ignore_errors=True)
+    try:
+        with RunFolder(path, config, resume=True) as folder:
+            rows = measured(folder, TABLES[name].plan(options.quick), measure, progress=sys.stderr.isatty())
+    except (FolderError, CheckpointError) as error:
+        raise SystemExit(f"{error}. Without --resume {name} is measured again.") from None
+    report.save(name, list(rows.values()))
 
 
 def _warn_if_busy() -> None:
@@ -61,6 +76,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--only", action="append", choices=TABLES, help="measure this table and keep the others")
     parser.add_argument("--output", type=Path, default=ROOT / "results", help="where measurements are kept (results/)")
+    parser.add_argument("--resume", action="store_true", help="measure what a run that was stopped left out")
     parser.add_argument("--rounds", type=int, default=0, help="turns of every contender (7; 3 if quick)")
     options = parser.parse_args()
     options.rounds = options.rounds or (3 if options.quick else 7)

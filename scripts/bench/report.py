@@ -19,15 +19,16 @@ class Report:
     """
 
     def __init__(self, folder: Path, markdown: Path, machine: dict[str, str]) -> None:
-        self._folder, self._markdown, self._machine = folder, markdown, machine
+        self.folder, self.machine, self._markdown = folder, machine, markdown
         folder.mkdir(parents=True, exist_ok=True)
         # Of tables whose rows are not on this disk: `--only` keeps what others say.
         self._earlier = _sections(markdown.read_text(encoding="utf-8")) if markdown.exists() else {}
 
     def save(self, name: str, rows: list[dict[str, Any]]) -> None:
         """Replace a table's rows."""
-        text = json.dumps({"machine": self._machine, "rows": rows}, indent=1)
-        self._file(name).write_text(text, encoding="utf-8")
+        from torchsrk.files import replace_file  # see __main__.py: not where workers import it
+
+        replace_file(self._file(name), json.dumps({"machine": self.machine, "rows": rows}, indent=1).encode())
         self.write()
 
     def write(self) -> None:
@@ -37,13 +38,13 @@ class Report:
             "Written by `make bench`: don't edit. Contenders take turns in one run, each in a process of its own that\n"
             "may use all cores. Numbers are medians over the rounds with their quartiles; ratios are taken round by\n"
             "round.\n",
-            "\n".join(f"- {name}: {value}" for name, value in self._machine.items()) + "\n",
+            "\n".join(f"- {name}: {value}" for name, value in self.machine.items()) + "\n",
         ]
         for name, module in TABLES.items():
             if self._file(name).exists():
                 kept = json.loads(self._file(name).read_text(encoding="utf-8"))
                 parts.append(f"## {module.TITLE}\n")
-                if kept["machine"] != self._machine:
+                if kept["machine"] != self.machine:
                     parts.append("Measured with: " + "; ".join(kept["machine"].values()) + ".\n")
                 try:
                     parts.append(module.render(kept["rows"]))
@@ -54,7 +55,7 @@ class Report:
         self._markdown.write_text("\n".join(parts), encoding="utf-8")
 
     def _file(self, name: str) -> Path:
-        return self._folder / f"{name}.json"
+        return self.folder / f"{name}.json"
 
 
 def _sections(markdown: str) -> dict[str, str]:

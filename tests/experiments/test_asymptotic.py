@@ -46,9 +46,8 @@ def test_theory_has_no_law_beyond_stability():
 
 
 def test_units_are_shared_between_panels_and_measured_alike():
-    units = plan(SETTINGS)
-    assert len(units) == len(set(units)) == 8  # the point at d = 2, h = 1 is on both panels
-    first, second = (measure(SETTINGS, "em-d2-h1", CONTEXT) for _ in range(2))
+    assert len(plan(SETTINGS)) == 8  # the point at d = 2, h = 1 is on both panels
+    first, second = (measure(SETTINGS, ("em", 2, 1.0), CONTEXT) for _ in range(2))
     assert torch.equal(first["estimates"], second["estimates"])
     assert len(first["estimates"]) == 3
     assert torch.equal(first["samples"], second["samples"])
@@ -57,7 +56,7 @@ def test_units_are_shared_between_panels_and_measured_alike():
 
 def test_an_explosion_is_an_infinite_error():
     wild = Settings(panels=(Panel("step_size", (2,), (3.0,)),), particles=20, repeats=2, time=5000.0)
-    assert measure(wild, "em-d2-h3", CONTEXT)["estimates"].isinf().all()
+    assert measure(wild, ("em", 2, 3.0), CONTEXT)["estimates"].isinf().all()
 
 
 def concluded(errors, settings=SETTINGS):
@@ -161,7 +160,7 @@ def test_the_method_is_the_one_that_was_asked_for_and_in_the_table():
     found = {}
     for method in ("exact", "sinkhorn"):
         settings = Settings(**options, method=method)
-        results = {unit: measure(settings, unit, CONTEXT) for unit in plan(settings)}
+        results = {unit: measure(settings, case, CONTEXT) for unit, case in plan(settings).items()}
         found[method] = results["em-d2-h0.5"]["estimates"]
         assert {row["method"] for row in conclude(settings, results).tables["errors"]} == {method}
     assert not torch.equal(found["exact"], found["sinkhorn"])

@@ -27,7 +27,7 @@ CONTEXT = Context(seed=0, device=torch.device("cpu"), dtype=torch.float64, compi
 
 @pytest.fixture(scope="module")
 def results():
-    return {unit: measure(SETTINGS, unit, CONTEXT) for unit in plan(SETTINGS)}
+    return {unit: measure(SETTINGS, case, CONTEXT) for unit, case in plan(SETTINGS).items()}
 
 
 def test_findings_hold_and_errors_are_those_of_two_laws(results):

@@ -326,3 +326,11 @@ def test_wrong_commands(capsys):
         main(["list", "--more"])
     capsys.readouterr()
     assert "there is no such file" in refused(capsys, "run", "no_such_config")
+
+
+def test_cases_that_share_a_name_are_refused(config, tmp_path, capsys):
+    """Rather than one measured for both: names have six digits of a step size."""
+    panels = ", ".join(f"{{against: step_size, dims: [2], step_sizes: [{h}, 1.0]}}" for h in (0.5, 0.50000001))
+    error = refused(capsys, "run", str(config), "--output", str(tmp_path / "out"), "--settings.panels", f"[{panels}]")
+    assert "em-d2-h0.5: the name of two cases, ('em', 2, 0.5) and ('em', 2, 0.50000001)" in error
+    assert not (tmp_path / "out").exists()

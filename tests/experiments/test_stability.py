@@ -14,7 +14,7 @@ CONTEXT = Context(seed=0, device=torch.device("cpu"), dtype=torch.float64, compi
 
 @pytest.fixture(scope="module")
 def mixture() -> dict[str, dict]:
-    return {unit: measure(SETTINGS, unit, CONTEXT) for unit in ("mixture-em", "mixture-srk-ld")}
+    return {f"mixture-{scheme}": measure(SETTINGS, ("mixture", scheme), CONTEXT) for scheme in ("em", "srk-ld")}
 
 
 @pytest.mark.parametrize("scheme", ["em", "srk-ld"])
@@ -25,7 +25,7 @@ def test_mixture_is_stable_up_to_two_over_smoothness(mixture, scheme):
 
 
 def test_measuring_again_gives_the_same_numbers(mixture):
-    assert measure(SETTINGS, "mixture-em", CONTEXT) == mixture["mixture-em"]
+    assert measure(SETTINGS, ("mixture", "em"), CONTEXT) == mixture["mixture-em"]
 
 
 def test_a_run_that_diverges_has_no_moment():

@@ -11,6 +11,7 @@ from torchsrk.brownian import FreshNoise, MrongowiusRoesslerLevyArea, Needs
 from torchsrk.experiments.base import Context
 from torchsrk.experiments.strong_error import (
     CHAINS,
+    Case,
     Settings,
     bounds,
     composed,
@@ -28,7 +29,7 @@ SETTINGS = Settings(betas=(2.0,), dims=(1, 3), step_size=0.01, substeps=8, itera
 
 @pytest.fixture(scope="module")
 def results():
-    return {unit: measure(SETTINGS, unit, CONTEXT) for unit in plan(SETTINGS)}
+    return {unit: measure(SETTINGS, case, CONTEXT) for unit, case in plan(SETTINGS).items()}
 
 
 def cells(particles, dim):
@@ -93,7 +94,7 @@ def test_the_reference_follows_the_composed_path(compile):
     """With one cell a step all chains but that with drawn areas make the reference's steps."""
     context = replace(CONTEXT, compile=compile)
     single = replace(SETTINGS, substeps=1, iterations=3, dims=(3,))
-    errors = measure(single, plan(single)[0], context)["errors"]
+    errors = measure(single, (Case(single.betas[0], 3), 0), context)["errors"]
     assert (errors[CHAINS.index("srk-id")] < 1e-28).all()
     torch.testing.assert_close(errors[CHAINS.index("em")], errors[CHAINS.index("em-fine")])
     assert (errors[CHAINS.index("srk-id-drawn")] > 1e-8).all()
@@ -101,8 +102,8 @@ def test_the_reference_follows_the_composed_path(compile):
 
 def test_one_step_of_euler_maruyama_is_off_by_what_theory_says():
     one = replace(SETTINGS, dims=(3,), iterations=1, particles=4000, step_size=1e-3, substeps=16)
-    for unit in plan(one)[:2]:
-        result = measure(one, unit, CONTEXT)
+    for case in list(plan(one).values())[:2]:
+        result = measure(one, case, CONTEXT)
         expected = result["growth"] * one.step_size
         assert float(result["errors"][0, 0]) == pytest.approx(expected, rel=0.1)
 
@@ -118,11 +119,11 @@ def test_bounds():
 
 
 def test_measuring_twice_gives_the_same_bytes(results):
-    unit = plan(SETTINGS)[-1]
-    again = measure(SETTINGS, unit, CONTEXT)
+    *_, other, unit = plan(SETTINGS)
+    again = measure(SETTINGS, plan(SETTINGS)[unit], CONTEXT)
     assert torch.equal(again["errors"], results[unit]["errors"])
     assert again["growth"] == results[unit]["growth"]
-    assert not torch.equal(again["errors"], results[plan(SETTINGS)[-2]]["errors"])
+    assert not torch.equal(again["errors"], results[other]["errors"])
 
 
 def test_findings_hold_and_fail_on_wrong_numbers(results):

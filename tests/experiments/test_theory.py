@@ -33,7 +33,7 @@ CONTEXT = Context(seed=0, device=torch.device("cpu"), dtype=torch.float64, compi
 
 @pytest.fixture(scope="module")
 def results():
-    return {unit: measure(SETTINGS, unit, CONTEXT) for unit in plan(SETTINGS)}
+    return {target: measure(SETTINGS, target, CONTEXT) for target in plan(SETTINGS)}
 
 
 def test_plans_are_longer_than_needed_and_bounds_hold(results):

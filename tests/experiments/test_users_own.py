@@ -47,14 +47,14 @@ class Settings:
 
 
 def plan(settings):
-    return [f"unit-{k}" for k in range(settings.count)]
+    return {f"unit-{k}": k for k in range(settings.count)}
 
 
-def measure(settings, unit, context):
+def measure(settings, k, context):
     if settings.fails:
         away = Langevin(FunctionPotential(energy=lambda x: x.pow(4).sum(-1)))
         sample(away, torch.full((2, 1), 1e3), integrator="em", step_size=1.0, num_steps=9, seed=0)
-    return {"value": float(unit[-1])}
+    return {"value": float(k)}
 
 
 def conclude(settings, results):
@@ -97,6 +97,16 @@ def test_an_experiment(code, tmp_path, capsys):
     assert (tmp_path / "out" / "line.png").read_bytes().startswith(b"\x89PNG")
     assert main(["run", file, "--import", code, "--settings.fails", "true", "--output", "other"]) == 2
     assert "error: unit-0: 2 of 2 particles are not finite" in capsys.readouterr().err
+
+
+def test_a_plan_of_names(code, tmp_path, capsys):
+    """Each is its own case."""
+    named = CODE.replace('{f"unit-{k}": k for k in range(settings.count)}', "[str(k) for k in range(settings.count)]")
+    (tmp_path / code).write_text(named, encoding="utf-8")
+    file = config(tmp_path, experiment="my-experiment")
+    assert main(["run", file, "--import", code, "--settings.count", "4", "--output", "out"]) == 0
+    assert "holds: the sum is 6" in capsys.readouterr().out
+    assert sorted(unit.stem for unit in (tmp_path / "out" / "units").iterdir()) == ["0", "1", "2", "3"]
 
 
 def test_a_scheme(code, capsys):

@@ -16,7 +16,7 @@ CONTEXT = Context(seed=3, device=torch.device("cpu"), dtype=torch.float64, compi
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, dict[str, torch.Tensor]]:
-    return {unit: measure(SETTINGS, unit, CONTEXT) for unit in plan(SETTINGS)}
+    return {unit: measure(SETTINGS, case, CONTEXT) for unit, case in plan(SETTINGS).items()}
 
 
 @pytest.mark.parametrize("panel", w2_bias.TITLES)
@@ -44,8 +44,8 @@ def test_known_distances():
 
 def test_findings_hold_and_measuring_again_gives_the_same_bits(results):
     assert all(finding.holds for finding in conclude(SETTINGS, results).findings)
-    unit = plan(SETTINGS)[0]
-    again = measure(SETTINGS, unit, CONTEXT)
+    unit, case = next(iter(plan(SETTINGS).items()))
+    again = measure(SETTINGS, case, CONTEXT)
     assert all(torch.equal(again[name], value) for name, value in results[unit].items())
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torchsrk.experiments.base import Context
-from torchsrk.experiments.wall_time import SCHEMES, Settings, conclude, first_at, law_errors, measure, plan
+from torchsrk.experiments.wall_time import SCHEMES, Case, Settings, conclude, first_at, law_errors, measure, plan
 
 SETTINGS = Settings(
     dim=20,
@@ -24,7 +24,8 @@ CONTEXT = Context(seed=0, device=torch.device("cpu"), dtype=torch.float64, compi
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, dict]:
-    measured = {unit: measure(SETTINGS, unit, CONTEXT) for unit in plan(SETTINGS) if not unit.startswith("round")}
+    cases = {unit: case for unit, case in plan(SETTINGS).items() if isinstance(case, Case)}
+    measured = {unit: measure(SETTINGS, case, CONTEXT) for unit, case in cases.items()}
     return {**measured, "round-0": {"em": 1.0, "srk-ld": 2.4}, "round-1": {"em": 1.1, "srk-ld": 2.4}}
 
 
@@ -39,7 +40,7 @@ def test_findings_hold_and_errors_are_repeatable(results):
     conclusion = conclude(SETTINGS, results)
     assert all(finding.holds for finding in conclusion.findings), conclusion.findings
     assert torch.equal(law_errors(SETTINGS, "em", 0.2), results["law-em-h0.2"]["w2_squared"])
-    again = measure(SETTINGS, "cloud-srk-ld-h0.2", CONTEXT)["estimates"]
+    again = measure(SETTINGS, Case("cloud", "srk-ld", 0.2), CONTEXT)["estimates"]
     assert torch.equal(again, results["cloud-srk-ld-h0.2"]["estimates"])
 
 
@@ -53,6 +54,6 @@ def test_findings_fail_on_wrong_numbers(results):
 
 
 def test_a_round_times_every_scheme():
-    seconds = measure(SETTINGS, "round-1", CONTEXT)
+    seconds = measure(SETTINGS, 1, CONTEXT)
     assert set(seconds) == set(SCHEMES)
     assert all(isinstance(value, float) for value in seconds.values())

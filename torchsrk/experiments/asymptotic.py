@@ -16,7 +16,7 @@ from ..brownian.noise import derive_seed
 from ..sampling import NonFiniteStateError, sample
 from ..sde import Langevin
 from . import plots
-from .base import Conclusion, Context, Finding, Result, Row
+from .base import Conclusion, Context, Finding, Result, Row, by_name
 from .config import ConfigError, Count, Dimension, Range
 from .estimates import Method, corrected_w2_squared, mean_and_error
 from .first_look import draw_first_look
@@ -75,23 +75,23 @@ class Settings:
     def cases(self) -> dict[str, tuple[str, int, float]]:
         """Scheme, dimension and step size of every unit, each once."""
         points = (point for panel in self.panels for point in panel.cases())
-        return {_unit(scheme, *point): (scheme, *point) for point, scheme in product(points, self.schemes)}
+        return by_name((_unit(scheme, *point), (scheme, *point)) for point, scheme in product(points, self.schemes))
 
 
 def _unit(scheme: str, dim: int, h: float) -> str:
     return f"{scheme}-d{dim}-h{h:g}"
 
 
-def plan(settings: Settings) -> list[str]:
-    return list(settings.cases())
+def plan(settings: Settings) -> dict[str, tuple[str, int, float]]:
+    return settings.cases()
 
 
-def measure(settings: Settings, unit: str, context: Context) -> Result:
+def measure(settings: Settings, case: tuple[str, int, float], context: Context) -> Result:
     """Estimates of W2², one a repeat, and the first cloud of particles.
 
     Schemes and step sizes share seeds, so that their estimates make pairs.
     """
-    scheme, dim, h = settings.cases()[unit]
+    scheme, dim, h = case
     target = mixture(dim, context)
     sde = Langevin(target)
     estimates: list[float] = []

@@ -8,6 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
+from .config import ConfigError
+
 T = TypeVar("T")
 
 Result = dict[str, Any]  # tensors, numbers and text, as a checkpoint holds them; "samples" are particles to keep
@@ -62,13 +64,25 @@ class Conclusion:
 
 
 class Experiment(Protocol):
-    """A module with these names. Units are names of files and depend on the settings alone; ``measure`` depends on its
-    arguments alone, so that a run that was killed ends with the numbers of one that was not."""
+    """A module with these names. A plan depends on the settings alone: its cases by the names of their files, or names
+    that say all. ``measure`` depends on its arguments alone, so that a run that was killed ends with the numbers of one
+    that was not."""
 
     Settings: type
 
-    def plan(self, settings: Any) -> list[str]: ...
+    def plan(self, settings: Any) -> Mapping[str, Any] | Sequence[str]: ...
 
-    def measure(self, settings: Any, unit: str, context: Context) -> Result: ...
+    def measure(self, settings: Any, case: Any, context: Context) -> Result: ...
 
     def conclude(self, settings: Any, results: Mapping[str, Result]) -> Conclusion: ...
+
+
+def by_name(cases: Iterable[tuple[str, T]]) -> dict[str, T]:
+    """A plan. Two cases of one name are refused: the second would be given the result of the first."""
+    plan: dict[str, T] = {}
+    for name, case in cases:
+        if plan.setdefault(name, case) != case:
+            raise ConfigError(
+                f"{name}: the name of two cases, {plan[name]} and {case}; they differ too little to be told apart"
+            )
+    return plan

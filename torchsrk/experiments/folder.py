@@ -7,6 +7,7 @@ import fcntl
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -98,10 +99,18 @@ class RunFolder:
 
     def remember(self, unit: str, compute: Callable[[], Result]) -> Result:
         """The unit's result: from its file, or computed and put there."""
-        file = self._unit(unit)
-        if not file.exists():
-            save_checkpoint(file, {"unit": unit, "config": self._config, "result": compute()})
+        if not self.is_done(unit):
+            self.save(unit, compute())
         # Read back even if just computed: what is concluded can't depend on where a run was cut.
+        return self.load(unit)
+
+    def save(self, unit: str, result: Result) -> None:
+        """Replace what is kept of a unit: its result, or how far a long one has come."""
+        save_checkpoint(self._unit(unit), {"unit": unit, "config": self._config, "result": result})
+
+    def load(self, unit: str) -> Result:
+        """What is kept of a unit, if it is this run's."""
+        file = self._unit(unit)
         saved = load_checkpoint(file, self._device)
         result = saved.get("result")
         if saved.get("unit") != unit or saved.get("config") != self._config or not isinstance(result, dict):
@@ -138,11 +147,13 @@ class RunFolder:
         replace_file(self._file(name), content)
         return self._file(name)
 
-    def write_table(self, name: str, rows: Sequence[Row]) -> Path:
+    def write_table(self, name: str, rows: Sequence[Any]) -> Path:
+        """As CSV, a line for each row or dataclass."""
+        told: list[Row] = [row if isinstance(row, dict) else asdict(row) for row in rows]
         out = io.StringIO()
-        writer = csv.DictWriter(out, fieldnames=list(rows[0]), lineterminator="\n")
+        writer = csv.DictWriter(out, fieldnames=list(told[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(told)
         return self.write(f"{name}.csv", out.getvalue().encode())
 
     def write_figure(self, name: str, draw: Callable[[Any], None]) -> Path:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 
@@ -19,7 +19,7 @@ from ..integrators import integrator_named
 from ..sampling import sample
 from ..sde import ItoDiffusion
 from . import plots
-from .base import Conclusion, Context, Finding, Result, Row
+from .base import Conclusion, Context, Finding, Result, Row, by_name
 from .config import Count, Range
 from .estimates import corrected_w2_squared, mean_and_error
 from .fits import fit_line, student, student_95
@@ -44,45 +44,54 @@ class Settings:
     fineness: Annotated[float, Range(0.2, 4.0)] = 1.0  # of the operator's grid
 
 
-def _laws(settings: Settings) -> dict[str, tuple[str, float, float]]:
-    chosen = product(SCHEMES, settings.gammas, settings.step_sizes)
-    return {f"law-{scheme}-g{gamma:g}-h{h:g}": (scheme, gamma, h) for scheme, gamma, h in chosen}
+class Case(NamedTuple):
+    kind: Literal["law", "particles"]
+    scheme: str
+    gamma: float
+    step_size: float
+
+    @property
+    def unit(self) -> str:
+        return f"{self.kind}-{self.scheme}-g{self.gamma:g}-h{self.step_size:g}"
 
 
-def _clouds(settings: Settings) -> dict[str, tuple[str, float, float]]:
-    chosen = product(SCHEMES, settings.gammas[:1], settings.checked)
-    return {f"particles-{scheme}-g{gamma:g}-h{h:g}": (scheme, gamma, h) for scheme, gamma, h in chosen}
+def _laws(settings: Settings) -> list[Case]:
+    return [Case("law", *chosen) for chosen in product(SCHEMES, settings.gammas, settings.step_sizes)]
 
 
-def plan(settings: Settings) -> list[str]:
-    return [*_laws(settings), *_clouds(settings)]
+def _clouds(settings: Settings) -> list[Case]:
+    return [Case("particles", *chosen) for chosen in product(SCHEMES, settings.gammas[:1], settings.checked)]
 
 
-def measure(settings: Settings, unit: str, context: Context) -> Result:
-    if unit in _laws(settings):
-        return {"w2": _law_w2(settings, *_laws(settings)[unit])}
-    case = _clouds(settings)[unit]
-    repeats = context.bar(range(settings.repeats), unit="repeat")
-    estimates = [_estimate(settings, *case, repeat, context) for repeat in repeats]
-    return {"estimates": torch.tensor(estimates, dtype=torch.float64), "w2": _law_w2(settings, *case)}
+def plan(settings: Settings) -> dict[str, Case]:
+    return by_name((case.unit, case) for case in (*_laws(settings), *_clouds(settings)))
 
 
-def _law_w2(settings: Settings, scheme: str, gamma: float, h: float) -> float:
-    target = LineNonConvex(settings.beta, gamma)
-    return invariant_w2(target, integrator_named(scheme), step_size=h, fineness=settings.fineness)
+def measure(settings: Settings, case: Case, context: Context) -> Result:
+    result: Result = {"w2": _law_w2(settings, case)}
+    if case.kind == "particles":
+        repeats = context.bar(range(settings.repeats), unit="repeat")
+        estimates = [_estimate(settings, case, repeat, context) for repeat in repeats]
+        result["estimates"] = torch.tensor(estimates, dtype=torch.float64)
+    return result
 
 
-def _estimate(settings: Settings, scheme: str, gamma: float, h: float, repeat: int, context: Context) -> float:
-    target = LineNonConvex(settings.beta, gamma).potential
+def _law_w2(settings: Settings, case: Case) -> float:
+    target, scheme = LineNonConvex(settings.beta, case.gamma), integrator_named(case.scheme)
+    return invariant_w2(target, scheme, step_size=case.step_size, fineness=settings.fineness)
+
+
+def _estimate(settings: Settings, case: Case, repeat: int, context: Context) -> float:
+    target = LineNonConvex(settings.beta, case.gamma).potential
     seed = derive_seed(context.seed, 2 * repeat)
     draws = target.sample((4 * settings.particles,), seed=seed, dtype=context.dtype, device=context.device)
     start, exact = draws.chunk(2)
     run = sample(
         ItoDiffusion(target, diffusion=target.scale, noise_type="isotropic"),
         start,
-        integrator=scheme,
-        step_size=h,
-        num_steps=math.ceil(settings.time / h),
+        integrator=case.scheme,
+        step_size=case.step_size,
+        num_steps=math.ceil(settings.time / case.step_size),
         seed=derive_seed(context.seed, 2 * repeat + 1),
         compile=context.compile,
     )
@@ -90,8 +99,8 @@ def _estimate(settings: Settings, scheme: str, gamma: float, h: float, repeat: i
 
 
 def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
-    laws = [_row(case) | {"w2": results[unit]["w2"]} for unit, case in _laws(settings).items()]
-    checks = [_row(case) | _check(results[unit]) for unit, case in _clouds(settings).items()]
+    laws = [_row(case) | {"w2": results[case.unit]["w2"]} for case in _laws(settings)]
+    checks = [_row(case) | _check(results[case.unit]) for case in _clouds(settings)]
     orders = [_order(laws, *pair) for pair in product(SCHEMES, settings.gammas)]
     return Conclusion(
         tables={"laws": laws, "particles": checks, "orders": orders},
@@ -101,8 +110,8 @@ def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
     )
 
 
-def _row(case: tuple[str, float, float]) -> Row:
-    return dict(zip(("scheme", "gamma", "step_size"), case, strict=True))
+def _row(case: Case) -> Row:
+    return {"scheme": case.scheme, "gamma": case.gamma, "step_size": case.step_size}
 
 
 def _check(result: Result) -> Row:

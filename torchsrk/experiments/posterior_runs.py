@@ -71,13 +71,13 @@ def execute_sample(target: str, options: Mapping[str, Any], output: Path, resume
         pieces = _pieces(settings.draws)
         was_done = (output / _SUMMARY).is_file() and all(map(folder.is_done, pieces))
 
-        def draw(unit: str, before: Mapping[str, Result]) -> Result:
+        def draw(count: int, before: Mapping[str, Result]) -> Result:
             after = _joined([*before.values()][-1:])
             with users_code(target):
-                run = plan.sample(pieces[unit], after=after, compile=settings.compile)
+                run = plan.sample(count, after=after, compile=settings.compile)
             return {name: getattr(run, name) for name in ("trajectory", "state", "step", "statistics")}
 
-        run = _joined([*measured(folder, list(pieces), draw, _progress()).values()])
+        run = _joined([*measured(folder, pieces, draw, _progress()).values()])
         assert run is not None
         return _written(folder, target, posterior, plan, run, names, was_done)
 

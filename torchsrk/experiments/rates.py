@@ -71,7 +71,8 @@ def pairs(settings: Settings) -> list[tuple[str, str]]:
     return [pair for pair in product(settings.targets, settings.schemes) if not refusal(*pair)]
 
 
-def cases(settings: Settings) -> dict[str, tuple[str, str, float]]:
+def plan(settings: Settings) -> dict[str, tuple[str, str, float]]:
+    """Targets, schemes and step sizes."""
     return {
         f"{target}-{scheme}-{number}": (target, scheme, h)
         for target, scheme in pairs(settings)
@@ -79,14 +80,9 @@ def cases(settings: Settings) -> dict[str, tuple[str, str, float]]:
     }
 
 
-def plan(settings: Settings) -> list[str]:
-    return list(cases(settings))
-
-
-def measure(settings: Settings, unit: str, context: Context) -> Result:
+def measure(settings: Settings, case: tuple[str, str, float], context: Context) -> Result:
     """W2² of every block after every step, and of the law that is kept. Nothing here is random."""
-    target, scheme, h = cases(settings)[unit]
-    after, kept = traces(target, scheme, h, settings.start_shift)
+    after, kept = traces(*case, settings.start_shift)
     return {**{f"after_{block}": trace for block, trace in after.items()}, **{f"kept_{b}": w for b, w in kept.items()}}
 
 

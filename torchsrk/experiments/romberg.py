@@ -62,22 +62,24 @@ def step_sizes(settings: Settings, target: str) -> list[float]:
     return [own.largest[0] / own.curvature * 2.0 ** (-k / _APART) for k in range(settings.step_sizes)]
 
 
-def _laws(settings: Settings) -> dict[str, tuple[str, str, float]]:
-    return {
-        f"law-{target}-{scheme}-{number}": (target, scheme, h)
+def _law(target: str, scheme: str, number: int) -> str:
+    return f"law-{target}-{scheme}-{number}"
+
+
+def plan(settings: Settings) -> dict[str, tuple[str, str, float] | None]:
+    """Targets, schemes and step sizes of laws; the particles have none to choose."""
+    laws = {
+        _law(target, scheme, number): (target, scheme, h)
         for target, scheme in product(settings.targets, SCHEMES)
         for number, h in enumerate(step_sizes(settings, target))
     }
+    return {**laws, "particles": None}
 
 
-def plan(settings: Settings) -> list[str]:
-    return [*_laws(settings), "particles"]
-
-
-def measure(settings: Settings, unit: str, context: Context) -> Result:
-    if unit == "particles":
+def measure(settings: Settings, law: tuple[str, str, float] | None, context: Context) -> Result:
+    if law is None:
         return _particles(settings, context)
-    target, scheme, h = _laws(settings)[unit]
+    target, scheme, h = law
     block = next(iter(target_named(target).potentials))
     own, _ = law_on(target, block, scheme, h, shift=0.0)
     return {"moments": own.stationary()[0]}
@@ -170,11 +172,11 @@ def error_rows(settings: Settings, target: str, results: Mapping[str, Result]) -
 def _moments(results: Mapping[str, Result], target: str, scheme: str, number: int) -> Tensor | None:
     """Of a law; for the extrapolated one with the step size of this number as the shorter, if there is its double."""
     if scheme != EXTRAPOLATED:
-        found: Tensor = results[f"law-{target}-{scheme}-{number}"]["moments"]
+        found: Tensor = results[_law(target, scheme, number)]["moments"]
         return found
     if number < _APART:
         return None
-    short, double = (results[f"law-{target}-em-{k}"]["moments"] for k in (number, number - _APART))
+    short, double = (results[_law(target, "em", k)]["moments"] for k in (number, number - _APART))
     return torch.as_tensor(2.0 * short - double)
 
 

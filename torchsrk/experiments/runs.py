@@ -7,7 +7,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from importlib import metadata
@@ -18,7 +18,7 @@ import torch
 
 from ..sampling import NonFiniteStateError
 from . import experiment_named, experiment_names, plots
-from .base import Conclusion, Context, Result
+from .base import Conclusion, Context, Result, T
 from .config import ConfigError, OneOf, Seed, build, check_keys, merge, plain, read_yaml, to_yaml
 from .folder import RunFolder
 
@@ -88,6 +88,8 @@ def execute(config: Config, output: Path, resume: bool) -> Conclusion | None:
     from ..distributed.claims import is_begun, note_begun, ranks_of_torchrun, wait_for
 
     experiment = experiment_named(config.experiment)
+    planned = experiment.plan(config.settings)
+    plan = planned if isinstance(planned, Mapping) else {name: name for name in planned}
     context = Context(
         seed=config.seed,
         device=_device(config.device),
@@ -99,20 +101,19 @@ def execute(config: Config, output: Path, resume: bool) -> Conclusion | None:
         leads = ranks.rank == 0
         folder = RunFolder(output, resolved(config), resume or (leads and is_begun(ranks, str(output))), leads=leads)
         with _entered(folder, ranks):
-            units = experiment.plan(config.settings)
 
-            def measure(unit: str, _: Mapping[str, Result]) -> Result:
-                return experiment.measure(config.settings, unit, context)
+            def measure(case: Any, _: Mapping[str, Result]) -> Result:
+                return experiment.measure(config.settings, case, context)
 
             if leads:
                 note_begun(ranks, str(output))
                 folder.note_environment(environment(context.seed, context.device) | _ranks_noted(ranks))
             if ranks.size > 1:
-                _share_out(folder, units, measure, context.progress, ranks, alone=config.experiment in _TIMED)
-                wait_for(ranks, units, folder.is_done)
+                _share_out(folder, plan, measure, context.progress, ranks, alone=config.experiment in _TIMED)
+                wait_for(ranks, list(plan), folder.is_done)
             if not leads:
                 return None
-            results = measured(folder, units, measure, context.progress and ranks.size == 1)
+            results = measured(folder, plan, measure, context.progress and ranks.size == 1)
             conclusion = experiment.conclude(config.settings, results)
             _write(folder, config, results, conclusion)
     return conclusion
@@ -135,8 +136,8 @@ def _ranks_noted(ranks: Ranks) -> dict[str, int]:
 
 def _share_out(
     folder: RunFolder,
-    units: Sequence[str],
-    measure: Callable[[str, Mapping[str, Result]], Result],
+    plan: Mapping[str, Any],
+    measure: Callable[[Any, Mapping[str, Result]], Result],
     progress: bool,
     ranks: Ranks,
     alone: bool,
@@ -148,38 +149,38 @@ def _share_out(
 
     if alone and ranks.rank > 0:
         return
-    bar = tqdm(total=len(units), unit="unit", position=0, disable=not progress or ranks.rank > 0)
+    bar = tqdm(total=len(plan), unit="unit", position=0, disable=not progress or ranks.rank > 0)
     with bar:
-        for unit in claimed(ranks, units, folder.is_done):
+        for unit in claimed(ranks, list(plan), folder.is_done):
             bar.set_description(unit)
             start = time.perf_counter()
-            folder.remember(unit, lambda u=unit: measure(u, {}))  # type: ignore[misc]
-            done = sum(map(folder.is_done, units))
+            folder.remember(unit, lambda case=plan[unit]: measure(case, {}))  # type: ignore[misc]
+            done = sum(map(folder.is_done, plan))
             bar.update(done - bar.n)
             if not progress:
                 took = time.perf_counter() - start
-                print(f"[{done}/{len(units)}] {unit}: {took:.1f} s, rank {ranks.rank}", file=sys.stderr)
+                print(f"[{done}/{len(plan)}] {unit}: {took:.1f} s, rank {ranks.rank}", file=sys.stderr)
 
 
 def measured(
-    folder: RunFolder, units: Sequence[str], measure: Callable[[str, Mapping[str, Result]], Result], progress: bool
+    folder: RunFolder, plan: Mapping[str, T], measure: Callable[[T, Mapping[str, Result]], Result], progress: bool
 ) -> dict[str, Result]:
-    """The results of the units: those that are not in the folder are measured, given the units before them, and kept
-    there."""
+    """The results of a plan, cases by their names: those that are not in the folder are measured, given the results
+    before them, and kept there."""
     from tqdm import tqdm
 
     results: dict[str, Result] = {}
-    bar = tqdm(units, unit="unit", position=0, disable=not progress)
-    for number, unit in enumerate(bar, start=1):
+    bar = tqdm(plan.items(), unit="unit", position=0, disable=not progress)
+    for number, (unit, case) in enumerate(bar, start=1):
         bar.set_description(unit)
         start, was_done = time.perf_counter(), folder.is_done(unit)
         try:
-            results[unit] = folder.remember(unit, lambda u=unit: measure(u, results))  # type: ignore[misc]
+            results[unit] = folder.remember(unit, lambda case=case: measure(case, results))  # type: ignore[misc]
         except NonFiniteStateError as error:  # one of many settings was too bold: which?
             error.args = (f"{unit}: {error}",)
             raise
         if not progress and not was_done:
-            print(f"[{number}/{len(units)}] {unit}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
+            print(f"[{number}/{len(plan)}] {unit}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
     return results
 
 

@@ -66,8 +66,8 @@ class Settings:
             raise ConfigError(f"targets: each kind once; got {kinds}")
 
 
-def cases(settings: Settings) -> Mapping[str, tuple[str, Target, str]]:
-    """What is measured, on which target and of which scheme, by unit."""
+def plan(settings: Settings) -> dict[str, tuple[str, Target, str]]:
+    """What is measured, on which target and of which scheme."""
     pairs = list(product(settings.targets, settings.schemes))
     errors = {f"{target.kind}-{scheme}": ("errors", target, scheme) for target, scheme in pairs}
     timed = [(target, scheme) for target, scheme in pairs if target.timed and not is_dear(settings, target, scheme)]
@@ -78,12 +78,8 @@ def is_dear(settings: Settings, target: Target, scheme: str) -> bool:
     return scheme in settings.dear and target.dim > settings.dear_dim
 
 
-def plan(settings: Settings) -> list[str]:
-    return list(cases(settings))
-
-
-def measure(settings: Settings, unit: str, context: Context) -> Result:
-    what, target, name = cases(settings)[unit]
+def measure(settings: Settings, asked: tuple[str, Target, str], context: Context) -> Result:
+    what, target, name = asked
     case, scheme = case_of(target, context), scheme_named(name)
     chains = Chains(case, target, scheme, settings.friction * math.sqrt(case.softest), context)
     if what == "seconds":

@@ -66,8 +66,8 @@ class Moment(NamedTuple):
     standard_error: float
 
 
-def plan(settings: Settings) -> list[str]:
-    return [f"{target}-{scheme}" for target, scheme in CASES]
+def plan(settings: Settings) -> dict[str, tuple[str, str]]:
+    return {f"{target}-{scheme}": (target, scheme) for target, scheme in CASES}
 
 
 def problem(settings: Settings, target: str, context: Context) -> Problem:
@@ -112,9 +112,9 @@ def moment(settings: Settings, case: Problem, scheme: str, h: float, context: Co
     return Moment(float(squares.mean()), float(squares.std()) / math.sqrt(len(squares)))
 
 
-def measure(settings: Settings, unit: str, context: Context) -> Result:
+def measure(settings: Settings, pair: tuple[str, str], context: Context) -> Result:
     """Bisection, evenly in the logarithm, between a step that is surely stable and one that is surely not."""
-    target, scheme = next(case for case in CASES if "-".join(case) == unit)
+    target, scheme = pair
     case = problem(settings, target, context)
     truth = _truth(settings, case, context)
     low, high = 0.1 * 2 / case.smoothness, 13 * 2 / case.far_smoothness
@@ -144,7 +144,7 @@ def _truth(settings: Settings, case: Problem, context: Context) -> float:
 
 
 def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
-    rows = [_row(target, scheme, results[f"{target}-{scheme}"]) for target, scheme in CASES]
+    rows = [_row(*pair, results[unit]) for unit, pair in plan(settings).items()]
     return Conclusion(
         tables={"stability": rows},
         figures={"stability": partial(draw, settings, rows)},

@@ -20,7 +20,7 @@ from ..potentials import NonConvex
 from ..sampling import sample
 from ..sde import ItoDiffusion
 from . import plots
-from .base import Conclusion, Context, Finding, Result, Row
+from .base import Conclusion, Context, Finding, Result, Row, by_name
 from .config import Count, Dimension, Range
 from .estimates import mean_and_error
 from .fits import student, student_95
@@ -68,14 +68,15 @@ def cases(settings: Settings) -> list[Case]:
     return [Case(*case) for case in product(settings.betas, settings.dims)]
 
 
-def plan(settings: Settings) -> list[str]:
-    return [case.unit(run) for case, run in product(cases(settings), range(settings.runs))]
-
-
-def measure(settings: Settings, unit: str, context: Context) -> Result:
-    """Mean squared errors after every iteration, (chains, iterations), and the growth that theory gives that of EM."""
+def plan(settings: Settings) -> dict[str, tuple[Case, int]]:
+    """Cases, and the numbers of their runs."""
     pairs = product(cases(settings), range(settings.runs))
-    case, run = next((case, run) for case, run in pairs if case.unit(run) == unit)
+    return by_name((case.unit(run), (case, run)) for case, run in pairs)
+
+
+def measure(settings: Settings, run_of_case: tuple[Case, int], context: Context) -> Result:
+    """Mean squared errors after every iteration, (chains, iterations), and the growth that theory gives that of EM."""
+    case, run = run_of_case
     target = case.target(settings.gamma)
     start_seed, path_seed = (derive_seed(context.seed, 2 * run + k) for k in range(2))
     x0 = target.sample((settings.particles,), seed=start_seed, dtype=context.dtype, device=context.device)

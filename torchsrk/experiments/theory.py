@@ -90,15 +90,15 @@ def plan(settings: Settings) -> list[str]:
     return list(settings.targets)
 
 
-def measure(settings: Settings, unit: str, context: Context) -> Result:
+def measure(settings: Settings, target: str, context: Context) -> Result:
     """Of every scheme with a law the fewest gradients for each ε, and of every bound its least ratio to the law."""
-    seen = assumptions(unit, potential_of(settings, unit), width=settings.shift, seed=context.seed)
-    if unit not in KNOWN:
+    seen = assumptions(target, potential_of(settings, target), width=settings.shift, seed=context.seed)
+    if target not in KNOWN:
         return {"schemes": "", "assumptions": seen}
-    bounds = bounds_with_law(settings, unit)
+    bounds = bounds_with_law(settings, target)
     schemes = sorted({bound.scheme for bound in bounds})
-    needed = {scheme: needed_steps(settings, unit, scheme) for scheme in schemes}
-    ratios = [[_least_ratio(settings, unit, bound, share) for share in _CHECKED] for bound in bounds]
+    needed = {scheme: needed_steps(settings, target, scheme) for scheme in schemes}
+    ratios = [[_least_ratio(settings, target, bound, share) for share in _CHECKED] for bound in bounds]
     return {
         "schemes": ",".join(schemes),
         "needed": torch.stack([needed[scheme] for scheme in schemes]),

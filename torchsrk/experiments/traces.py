@@ -18,7 +18,7 @@ from ..potentials import GaussianMixture, LogisticRegression, Potential
 from ..sampling import NonFiniteStateError, sample
 from ..sde import Langevin
 from . import plots
-from .base import Conclusion, Context, Finding, Result, Row
+from .base import Conclusion, Context, Finding, Result, Row, by_name
 from .config import ConfigError, Count, Dimension, Positive, Range, Seed
 from .estimates import Method, corrected_w2_squared, mean_and_error
 from .fits import student_95
@@ -106,8 +106,10 @@ class Settings:
 Case = tuple[Target, str, float, int]  # with scheme, step size and repeat
 
 
-def plan(settings: Settings) -> list[str]:
-    return [*map(_reference_unit, settings.targets), *(_unit(*case) for case in _cases(settings))]
+def plan(settings: Settings) -> dict[str, Target | Case]:
+    """Targets, of which the reference is measured, and traces."""
+    references = ((_reference_unit(target), target) for target in settings.targets)
+    return by_name((*references, *((_unit(*case), case) for case in _cases(settings))))
 
 
 def _cases(settings: Settings) -> Iterator[Case]:
@@ -123,11 +125,10 @@ def _reference_unit(target: Target) -> str:
     return f"reference-{target.name}"
 
 
-def measure(settings: Settings, unit: str, context: Context) -> Result:
-    for target in settings.targets:
-        if unit == _reference_unit(target):
-            return measure_reference(settings, target, context)
-    return measure_trace(settings, next(case for case in _cases(settings) if _unit(*case) == unit), context)
+def measure(settings: Settings, case: Target | Case, context: Context) -> Result:
+    if isinstance(case, Target):
+        return measure_reference(settings, case, context)
+    return measure_trace(settings, case, context)
 
 
 def measure_reference(settings: Settings, target: Target, context: Context) -> Result:

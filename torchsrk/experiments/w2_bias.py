@@ -15,7 +15,7 @@ from torch import Tensor
 from ..brownian.noise import Stream, derive_seed, fill_normal
 from ..metrics import corrected_wasserstein2_squared, gaussian_wasserstein2_squared, wasserstein2_squared
 from . import plots
-from .base import Conclusion, Context, Finding, Result, Row
+from .base import Conclusion, Context, Finding, Result, Row, by_name
 from .config import ConfigError, Count, Dimension, Range
 from .fits import student, student_95
 
@@ -75,8 +75,8 @@ def cases(settings: Settings) -> list[Case]:
     return [Case(*where, points) for where in over_dims + over_alphas for points in settings.points]
 
 
-def plan(settings: Settings) -> list[str]:
-    return [case.unit for case in cases(settings)]
+def plan(settings: Settings) -> dict[str, Case]:
+    return by_name((case.unit, case) for case in cases(settings))
 
 
 def laws(case: Case, dtype: torch.dtype) -> Laws:
@@ -92,9 +92,8 @@ def laws(case: Case, dtype: torch.dtype) -> Laws:
     return Laws(2.0, 0 * ones, case.alpha * 2 * eye + (1 - case.alpha) * other)
 
 
-def measure(settings: Settings, unit: str, context: Context) -> Result:
+def measure(settings: Settings, case: Case, context: Context) -> Result:
     """Estimates and the values of ``dual_value`` on their clouds, a row a repeat: vanilla, corrected."""
-    case = next(case for case in cases(settings) if case.unit == unit)
     both = laws(case, context.dtype)
     repeats = context.bar(range(settings.repeats), unit="repeat")
     clouds = (draw_clouds(both, case, derive_seed(context.seed, repeat)) for repeat in repeats)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice, product
 from statistics import median, quantiles
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from ..brownian.noise import Stream, derive_seed, fill_normal
 from ..sampling import Run, sample
 from ..sde import Langevin
 from . import plots
-from .base import Conclusion, Context, Finding, Result, Row
+from .base import Conclusion, Context, Finding, Result, Row, by_name
 from .config import ConfigError, Count, Dimension, Positive, Range
 from .estimates import Method, corrected_w2_squared, mean_and_error
 from .fits import student
@@ -67,27 +67,34 @@ class Reached(NamedTuple):
     seconds: float
 
 
-def plan(settings: Settings) -> list[str]:
-    errors = [_law(*case) for case in product(SCHEMES, settings.step_sizes)]
-    clouds = [_cloud(*case) for case in product(SCHEMES, settings.shown)]
-    return errors + clouds + [f"round-{number}" for number in range(settings.rounds)]
+class Case(NamedTuple):
+    kind: Literal["law", "cloud"]
+    scheme: str
+    step_size: float
+
+    @property
+    def unit(self) -> str:
+        return f"{self.kind}-{self.scheme}-h{self.step_size:g}"
 
 
-def _law(scheme: str, h: float) -> str:
-    return f"law-{scheme}-h{h:g}"
+def plan(settings: Settings) -> dict[str, Case | int]:
+    """Laws, clouds, and the numbers of rounds."""
+    laws = [Case("law", *chosen) for chosen in product(SCHEMES, settings.step_sizes)]
+    clouds = [Case("cloud", *chosen) for chosen in product(SCHEMES, settings.shown)]
+    rounds = ((_round(number), number) for number in range(settings.rounds))
+    return by_name((*((case.unit, case) for case in laws + clouds), *rounds))
 
 
-def _cloud(scheme: str, h: float) -> str:
-    return f"cloud-{scheme}-h{h:g}"
+def _round(number: int) -> str:
+    return f"round-{number}"
 
 
-def measure(settings: Settings, unit: str, context: Context) -> Result:
-    for scheme, h in product(SCHEMES, (*settings.step_sizes, *settings.shown)):
-        if unit == _law(scheme, h):
-            return {"w2_squared": law_errors(settings, scheme, h)}
-        if unit == _cloud(scheme, h):
-            return _cloud_errors(settings, scheme, h, context)
-    return _race(settings, int(unit.removeprefix("round-")), context)
+def measure(settings: Settings, case: Case | int, context: Context) -> Result:
+    if isinstance(case, int):
+        return _race(settings, case, context)
+    if case.kind == "law":
+        return {"w2_squared": law_errors(settings, case.scheme, case.step_size)}
+    return _cloud_errors(settings, case.scheme, case.step_size, context)
 
 
 def law_errors(settings: Settings, scheme: str, h: float) -> Tensor:
@@ -145,7 +152,7 @@ def _run(settings: Settings, scheme: str, h: float, *, particles: int, steps: in
 
 
 def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
-    rounds = [results[f"round-{number}"] for number in range(settings.rounds)]
+    rounds = [results[_round(number)] for number in range(settings.rounds)]
     cost = {scheme: median(times[scheme] for times in rounds) for scheme in SCHEMES}
     traces = _trace_rows(settings, results, cost)
     clouds = _cloud_rows(settings, results)
@@ -163,15 +170,15 @@ def _trace_rows(settings: Settings, results: Mapping[str, Result], cost: Mapping
     return [
         {"scheme": scheme, "step_size": h, "step": step, "seconds": step * cost[scheme], "w2_squared": error}
         for scheme, h in product(SCHEMES, settings.step_sizes)
-        for step, error in enumerate(results[_law(scheme, h)]["w2_squared"].tolist(), start=1)
+        for step, error in enumerate(results[Case("law", scheme, h).unit]["w2_squared"].tolist(), start=1)
     ]
 
 
 def _cloud_rows(settings: Settings, results: Mapping[str, Result]) -> list[Row]:
     rows = []
     for scheme, h in product(SCHEMES, settings.shown):
-        mean, error = mean_and_error(results[_cloud(scheme, h)]["estimates"])
-        law = float(results[_law(scheme, h)]["w2_squared"][-1])
+        mean, error = mean_and_error(results[Case("cloud", scheme, h).unit]["estimates"])
+        law = float(results[Case("law", scheme, h).unit]["w2_squared"][-1])
         where = {"scheme": scheme, "step_size": h, "method": settings.method}
         rows.append(where | {"w2_squared": mean, "standard_error": error, "law": law})
     return rows
@@ -180,7 +187,7 @@ def _cloud_rows(settings: Settings, results: Mapping[str, Result]) -> list[Row]:
 def _reached_rows(settings: Settings, results: Mapping[str, Result], cost: Mapping[str, float]) -> list[Row]:
     rows = []
     for level, scheme in product(settings.levels, SCHEMES):
-        curves = {h: results[_law(scheme, h)]["w2_squared"] for h in settings.step_sizes}
+        curves = {h: results[Case("law", scheme, h).unit]["w2_squared"] for h in settings.step_sizes}
         first = first_at(level, curves, cost[scheme])
         rows.append({"w2_squared": level, "scheme": scheme, **first._asdict()})
     return rows

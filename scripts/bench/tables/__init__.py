@@ -1,7 +1,7 @@
 """The tables of BENCHMARKS.md, one a file, in their order there.
 
-Each file has ``TITLE``; ``plan(quick)``, the units of work; ``measure(unit, crew)``, the row of one, in plain types for
-JSON; and ``render(rows)``, the markdown from as many rows as there are.
+Each file has ``TITLE``; ``plan(quick)``, cases by the names of their files; ``measure(case, crew)``, the row of one, in
+plain types for JSON; and ``render(rows)``, the markdown from as many rows as there are.
 """
 
 from types import ModuleType

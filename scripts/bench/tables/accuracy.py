@@ -32,21 +32,21 @@ _SCHEMES = {
 COSTS = "costs"
 
 
-def plan(quick: bool) -> list[tuple[str, int, bool]]:
-    return [(kind, peers.particles(quick), quick) for kind in (COSTS, *_SCHEMES)]
+def plan(quick: bool) -> dict[str, tuple[str, int, bool]]:
+    return {kind: (kind, peers.particles(quick), quick) for kind in (COSTS, *_SCHEMES)}
 
 
-def measure(unit: tuple[str, int, bool], crew: Crew) -> dict:
-    kind, particles, quick = unit
+def measure(case: tuple[str, int, bool], crew: Crew) -> dict:
+    kind, particles, quick = case
     if kind == COSTS:
         outcomes = crew.race(peers.entries(particles), check_law=False)
         return {"kind": kind, "particles": particles, "outcomes": {k: asdict(v) for k, v in outcomes.items()}}
     contender, scheme, grid = _SCHEMES[kind]
     row: dict = {"kind": kind, "found": [], "failed": ""}
     for step_size in grid[2::3] if quick else grid:
-        case = Case(problems.mixture(), particles, scheme=scheme, other_step_size=step_size)
+        run = Case(problems.mixture(), particles, scheme=scheme, other_step_size=step_size)
         try:
-            steps = _steps_until(list(_errors(Entry("accuracy", contender, case), crew)))
+            steps = _steps_until(list(_errors(Entry("accuracy", contender, run), crew)))
         except ContenderError as error:
             row["failed"] = str(error)
             break

@@ -14,12 +14,11 @@ from text import table
 TITLE = "Compilation"
 
 
-def plan(quick: bool) -> list[Case]:
+def plan(quick: bool) -> dict[str, Case]:
     particles = (100,) if quick else (1, 100, 5_000, 50_000)
-    return [
-        Case(problems.mixture(), count, gradient=gradient, scheme=SRK)
-        for gradient, count in product((HAND, AUTOGRAD), particles)
-    ]
+    chosen = product((HAND, AUTOGRAD), particles)
+    cases = (Case(problems.mixture(), count, gradient=gradient, scheme=SRK) for gradient, count in chosen)
+    return {str(case): case for case in cases}
 
 
 def measure(case: Case, crew: Crew) -> dict:

@@ -16,27 +16,27 @@ PARTICLES, DIMENSION, BROWNIAN = "particles", "dimension", "brownian"
 _FIXED_PARTICLES, _SRK_ID_PARTICLES = 5_000, 1_000
 
 
-def plan(quick: bool) -> list[tuple[str, int]]:
+def plan(quick: bool) -> dict[str, tuple[str, int]]:
     sizes = {
         PARTICLES: (1, 1_000) if quick else (1, 10, 100, 1_000, 10_000, 50_000, 200_000),
         DIMENSION: (2, 20) if quick else (2, 5, 10, 20, 50, 100, 200, 500),
         BROWNIAN: (2, 5) if quick else (2, 5, 10, 20),
     }
-    return [(kind, size) for kind, values in sizes.items() for size in values]
+    return {f"{kind}-{size}": (kind, size) for kind, values in sizes.items() for size in values}
 
 
-def measure(unit: tuple[str, int], crew: Crew) -> dict:
-    kind, size = unit
+def measure(case: tuple[str, int], crew: Crew) -> dict:
+    kind, size = case
     if kind == BROWNIAN:
-        case = Case(problems.general_noise(size), _SRK_ID_PARTICLES, scheme=srk_id_areas.DEFAULT)
-        entries = [Entry(name, name, case) for name in (SRK_ID_EAGER, SRK_ID)]
+        run = Case(problems.general_noise(size), _SRK_ID_PARTICLES, scheme=srk_id_areas.DEFAULT)
+        entries = [Entry(name, name, run) for name in (SRK_ID_EAGER, SRK_ID)]
     else:
-        case = Case(problems.mixture(), size)
+        run = Case(problems.mixture(), size)
         if kind == DIMENSION:
-            case = Case(problems.mixture(size), _FIXED_PARTICLES)
-        entries = [Entry(name, name, case) for name in (TORCHSRK_EAGER, TORCHSRK)]
+            run = Case(problems.mixture(size), _FIXED_PARTICLES)
+        entries = [Entry(name, name, run) for name in (TORCHSRK_EAGER, TORCHSRK)]
     outcomes = {name: asdict(outcome) for name, outcome in crew.race(entries, check_law=False).items()}
-    return {"kind": kind, "size": size, "particles": case.particles, "outcomes": outcomes}
+    return {"kind": kind, "size": size, "particles": run.particles, "outcomes": outcomes}
 
 
 def render(rows: list[dict]) -> str:

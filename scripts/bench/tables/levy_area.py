@@ -15,12 +15,12 @@ TITLE = "SRK-ID by its Lévy areas"
 _M = 10
 
 
-def plan(quick: bool) -> list[tuple[str, int]]:
-    return [(dtype, 20 if quick else 1_000) for dtype in ("float32", "float64")]
+def plan(quick: bool) -> dict[str, tuple[str, int]]:
+    return {dtype: (dtype, 20 if quick else 1_000) for dtype in ("float32", "float64")}
 
 
-def measure(unit: tuple[str, int], crew: Crew) -> dict:
-    dtype, particles = unit
+def measure(case: tuple[str, int], crew: Crew) -> dict:
+    dtype, particles = case
     target = problems.general_noise(_M)
     runs = [(SRK_ID, DEFAULT), (SRK_ID, AS_EXACT), *((SRK_ID_EAGER, area) for area in (DEFAULT, AS_EXACT, FOURIER))]
     entries = [Entry(f"{name}, {area}", name, Case(target, particles, dtype, scheme=area)) for name, area in runs]

@@ -14,12 +14,11 @@ from text import per_particle_step, ratio, table
 TITLE = "The noise alone"
 
 
-def plan(quick: bool) -> list[Case]:
+def plan(quick: bool) -> dict[str, Case]:
     particles = (5_000,) if quick else (5_000, 50_000)
-    return [
-        Case(problems.mixture(), count, dtype, scheme=scheme)
-        for dtype, scheme, count in product(("float32", "float64"), (EM, SRK), particles)
-    ]
+    chosen = product(("float32", "float64"), (EM, SRK), particles)
+    cases = (Case(problems.mixture(), count, dtype, scheme=scheme) for dtype, scheme, count in chosen)
+    return {str(case): case for case in cases}
 
 
 def measure(case: Case, crew: Crew) -> dict:

@@ -67,8 +67,8 @@ def label(name: str, scheme: str, gradient: str) -> str:
     return f"{name}, {scheme}, {gradient}"
 
 
-def plan(quick: bool) -> list[int]:
-    return [particles(quick)]
+def plan(quick: bool) -> dict[str, int]:
+    return {"all": particles(quick)}
 
 
 def measure(count: int, crew: Crew) -> dict:

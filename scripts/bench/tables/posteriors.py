@@ -19,12 +19,12 @@ _DRAWS, _QUICK_DRAWS = 4000, 500  # of each of the reference's chains
 _QUICK = (TORCHSRK, TORCHSRK_EAGER, NUMPYRO, PYRO)
 
 
-def plan(quick: bool) -> list[tuple[str, bool]]:
-    return [(file, quick) for file in (FILES[:1] if quick else FILES)]
+def plan(quick: bool) -> dict[str, tuple[str, bool]]:
+    return {file: (file, quick) for file in (FILES[:1] if quick else FILES)}
 
 
-def measure(unit: tuple[str, bool], crew: Crew) -> dict:
-    file, quick = unit
+def measure(case: tuple[str, bool], crew: Crew) -> dict:
+    file, quick = case
     crew.dismiss()
     row: dict = {"model": model(file).NAME, "dim": model(file).DIM, "failed": "", "outcomes": {}}
     try:

@@ -17,7 +17,7 @@ TITLE = "Throughput beside a jax scan"
 _LAW_FROM = 5_000  # with fewer particles a moment says too little
 
 
-def plan(quick: bool) -> list[Case]:
+def plan(quick: bool) -> dict[str, Case]:
     """Precision changes last: it restarts the workers."""
     targets = (problems.mixture(), problems.logistic_regression(), problems.network(), problems.deep_network())
     particles = (1, 5_000) if quick else (1, 100, 5_000, 50_000)
@@ -28,7 +28,7 @@ def plan(quick: bool) -> list[Case]:
         )
     ]
     # A quick run takes every choice at least once, but not every combination.
-    return cases[::7] if quick else cases
+    return {str(case): case for case in (cases[::7] if quick else cases)}
 
 
 def measure(case: Case, crew: Crew) -> dict:
