@@ -1,8 +1,8 @@
 """Build and metadata of torchsrk.
 
-The compiled pieces, the noise kernel and the assignment of points to points, are plain C loaded through ctypes. They are
-optional: where no compiler is found the install goes on, and the same numbers come, more slowly, from tensor operations
-and from other solvers.
+The compiled pieces, the noise kernel and the assignment of points to points, are plain C loaded through ctypes. They
+are optional: where no compiler is found the install goes on, and the same numbers come, more slowly, from tensor
+operations and from other solvers.
 """
 
 import re
@@ -22,12 +22,11 @@ NOISE_KERNEL = Extension(
     optional=True,
 )
 
-# Nor here, so that the same permutation comes out everywhere.
 ASSIGNMENT = Extension(
     "torchsrk.metrics._assignment",
     sources=["torchsrk/metrics/assignment.c"],
     depends=sorted(map(str, Path("torchsrk/metrics").glob("assignment_*.h"))),
-    extra_compile_args=["-O3", "-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"],
+    extra_compile_args=["-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math"],
     extra_link_args=["-lm"],
     optional=True,
 )

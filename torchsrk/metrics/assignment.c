@@ -1,12 +1,11 @@
 /* Points assigned to points so that the sum of squared distances is least, exactly, and without the matrix of pairs.
  *
  * Successive shortest paths (Jonker and Volgenant, 1987) over the few pairs that can matter: for every point those of
- * least cost in the potentials of a coarser problem, whose points are the means of groups of neighbours. All other pairs
- * are then priced; a point that has a better offer among them is let go and assigned again, until no pair is. Potentials
- * prove it: at the end the assignment's cost less the dual's, over all pairs, is what the caller gets to see.
+ * least cost in the potentials of a coarser problem, whose points are the means of groups of neighbours. All other
+ * pairs are then priced; a point that has a better offer among them is let go and assigned again, until none has one.
+ * Potentials prove it: the assignment's cost less the dual's, over all pairs, is what the caller gets to see.
  */
 #include "assignment_costs.h"
-
 #include "assignment_order.h"
 #include "assignment_search.h"
 
@@ -14,7 +13,7 @@
 #define SMALL 64        /* points that need no coarser problem */
 #define ROW_ARCS 16     /* of least cost, for a row */
 #define COLUMN_ARCS 4   /* the same for a column: some are nobody's first choices */
-#define PRICED_ARCS 6   /* better offers that a row takes up at once */
+#define PRICED_ARCS 6   /* better offers that a row takes up in the first round; then twice as many, and so on */
 #define BIDS 8          /* a row, on average */
 #define COARSE_ROUNDS 1 /* of pricing: a guess is wanted there */
 #define ROUNDS 100      /* more than were ever needed */
@@ -73,35 +72,56 @@ static int augment_all(Problem *problem)
     return 1;
 }
 
-/* Rows that a pair without an arc would suit better, by more than rounding, get arcs for such and are let go. Of rows
- * that can't have one only where all are asked for. Gives the assignment's cost less the dual's; -1 without memory. */
-static double price(Problem *problem, const Cloud *x, const Cloud *y, int all, Scan *scan)
+/* The least cost at columns without an arc, of a row that was just scanned. */
+static double least_elsewhere(const Row *row, const Cloud *y, Scan *scan)
+{
+    for (int32_t k = 0; k < row->count; k++)
+        scan->costs[row->arcs[k].column] = INFINITY;
+    for (int32_t k = 0; k < row->count; k++) {
+        const int64_t block = row->arcs[k].column / LANES;
+        const double *costs = scan->costs + block * LANES;
+        scan->least[block] = INFINITY;
+        for (int lane = 0; lane < LANES; lane++)
+            scan->least[block] = costs[lane] < scan->least[block] ? costs[lane] : scan->least[block];
+    }
+    double least = INFINITY;
+    for (int64_t block = 0; block < y->blocks; block++)
+        least = scan->least[block] < least ? scan->least[block] : least;
+    return least;
+}
+
+/* Up to how much a cost of the scan may be below u by rounding alone. */
+static double rounding_at(double u, const double *v, int32_t own, const Scan *scan, int64_t found)
+{
+    double size = fabs(u) + fabs(v[own]);
+    for (int64_t k = 0; k < found; k++)
+        size = fmax(size, fabs(v[scan->columns[k]]));
+    return ROUNDING * size;
+}
+
+/* Rows that a pair without an arc would suit better, by more than rounding, get arcs for so many and are let go.
+ * Rows that can't have such a pair are looked at only where all are asked for, and then the assignment's cost less the
+ * dual's is what this gives; -1 without memory. */
+static double price(Problem *problem, const Cloud *x, const Cloud *y, int all, int64_t most, Scan *scan)
 {
     double gap = 0.0;
     for (int64_t i = 0; i < x->count; i++) {
         Row *row = &problem->rows[i];
         const int32_t own = problem->column_of[i];
-        const double u = squared_distance(x, i, y, own) - problem->v[own];
-        problem->u[i] = u;
+        const double u = problem->u[i] = squared_distance(x, i, y, own) - problem->v[own];
         if (!all && u <= row->beyond)
             continue;
         const double least = scan_from(x, i, y, problem->v, scan);
         gap += fmax(0.0, u - least);
-        row->beyond = fmax(row->beyond, u);
-        if (least >= u)
-            continue;
-        const int64_t found = choose_least(y, scan, PRICED_ARCS, u);
-        double size = 0.0, last = least;
-        for (int64_t k = 0; k < found; k++) {
-            size = fmax(size, fabs(problem->v[scan->columns[k]]));
-            last = fmax(last, scan->values[k]);
+        if (least < u) {
+            const int64_t found = choose_least(y, scan, most, u);
+            if (least < u - rounding_at(u, problem->v, own, scan, found)) {
+                if (!add_chosen(row, scan, found, problem->v))
+                    return -1.0;
+                release(problem, (int32_t)i);
+            }
         }
-        if (least >= u - ROUNDING * (fabs(u) + size + fabs(problem->v[own])))
-            continue;
-        row->beyond = found < PRICED_ARCS ? u : last;
-        if (!add_chosen(row, scan, found, problem->v))
-            return -1.0;
-        release(problem, (int32_t)i);
+        row->beyond = least_elsewhere(row, y, scan);
     }
     return gap;
 }
@@ -114,12 +134,14 @@ static int solve_level(Problem *problem, const Cloud *x, const Cloud *y, const i
         return 0;
     bid(problem, BIDS * x->count);
     int all = 0;
+    int64_t most = PRICED_ARCS;
     for (int64_t round = 0; round < rounds; round++) {
         if (!augment_all(problem))
             return 0;
-        *gap = price(problem, x, y, all, scan);
+        *gap = price(problem, x, y, all, most, scan);
         if (*gap < 0.0)
             return 0;
+        most = 2 * most < y->count ? 2 * most : y->count;
         if (problem->free_count)
             all = 0;
         else if (all || rounds == COARSE_ROUNDS)
@@ -232,7 +254,8 @@ int torchsrk_assign(int64_t count, int64_t dim, const double *x, const double *y
     for (int64_t i = 0; whole && i < count; i++)
         to[orders[0][i]] = orders[1][problem.column_of[i]];
     drop_problem(&problem);
-    void *owned[] = {clouds[0].at, clouds[1].at, orders[0], orders[1], scan.costs, scan.least, scan.point, scan.values, scan.columns};
+    void *owned[] = {clouds[0].at, clouds[1].at, orders[0],   orders[1],   scan.costs,
+                     scan.least,   scan.point,   scan.values, scan.columns};
     for (size_t k = 0; k < sizeof owned / sizeof *owned; k++)
         free(owned[k]);
     return whole;

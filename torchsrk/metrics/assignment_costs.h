@@ -98,19 +98,18 @@ INLINE double scan_any(const Cloud *to, const double *potentials, Scan *scan)
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) static double scan_by_avx2(const Cloud *to, const double *potentials, Scan *scan)
+__attribute__((target("avx2,fma"))) static double scan_by_avx2(const Cloud *to, const double *potentials, Scan *scan)
 {
     return scan_any(to, potentials, scan);
 }
 #endif
 
-/* |point - to_j|^2 - potentials[j] for all j, and the least of them. Bits are the same on every processor: sums are not
- * reordered, and the build forbids contraction. */
+/* |point - to_j|^2 - potentials[j] for all j, and the least of them. */
 static double scan_from(const Cloud *from, int64_t i, const Cloud *to, const double *potentials, Scan *scan)
 {
     read_point(from, i, scan->point);
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return scan_by_avx2(to, potentials, scan);
 #endif
     return scan_any(to, potentials, scan);

@@ -53,13 +53,14 @@ static void drop_problem(Problem *problem)
 {
     for (int64_t i = 0; problem->rows && i < problem->count; i++)
         free(problem->rows[i].arcs);
-    void *owned[] = {problem->rows,   problem->u,       problem->v,       problem->column_of, problem->row_of, problem->distance,
-                     problem->before, problem->touched, problem->settled, problem->free_rows, problem->heap};
+    void *owned[] = {problem->rows,     problem->u,      problem->v,       problem->column_of,
+                     problem->row_of,   problem->before, problem->touched, problem->distance,
+                     problem->settled,  problem->heap,   problem->free_rows};
     for (size_t k = 0; k < sizeof owned / sizeof *owned; k++)
         free(owned[k]);
 }
 
-/* Nobody assigned, no arcs, potentials of 0; whole says whether there was the memory. Room is for potentials. */
+/* Nobody assigned and no arcs; potentials of -infinity, with some room to spare. 0 without memory. */
 static int make_problem(Problem *problem, int64_t count, int64_t room)
 {
     const size_t index = sizeof(int32_t);

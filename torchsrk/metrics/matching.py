@@ -15,8 +15,8 @@ from .libraries import assignment, transport
 _MAX_PIVOTS = 10**9  # of the network simplex: it stops by itself long before
 _FLATTEST = 1e-6  # the least variance of a direction, as a share of the largest, that clouds are stretched along
 _MOST_GAP, _MOST_GAP_OF_SIZE = 1e-10, 1e-14  # of a certified plan: shares of its cost, and of the clouds' mean square
-# Where the solver of our own is not there: lapx's takes a tenth of the simplex's time in 20-D, a third in 3-D, and longer
-# than it in 2-D where clouds differ in more than their second moments.
+# Where our own solver is not there: lapx's takes a tenth of the simplex's time in 20-D, a third in 3-D, and longer than
+# it in 2-D where clouds differ in more than their second moments.
 _LEAST_DIM = 3
 
 

@@ -37,8 +37,8 @@ def load(path: str) -> ctypes.CDLL:
 def assign(solver: ctypes.CDLL, x: Tensor, y: Tensor) -> tuple[Tensor, float] | None:
     """The point of y for every point of x so that Σ‖x_i - y_to(i)‖² is least, and by how much it may not be.
 
-    That is the duality gap, over all pairs. Clouds are float64 on the CPU, of one shape and of a size around 1. The call
-    releases the interpreter lock. None if there was not the memory.
+    That is the duality gap, over all pairs. Clouds are float64 on the CPU, of one shape and of a size around 1. The
+    call releases the interpreter lock. None if there was not the memory.
     """
     x, y = x.contiguous(), y.contiguous()
     to = torch.empty(len(x), dtype=torch.int64)
