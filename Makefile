@@ -3,7 +3,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 BENCH_BIN := .venv-bench/bin
 BENCH_INSTALLED := .venv-bench/installed
-KERNEL := $(wildcard torchsrk/brownian/philox*.[ch])
+KERNEL := $(wildcard torchsrk/brownian/philox*.[ch] torchsrk/metrics/assignment*.[ch])
 
 .PHONY: run test test-fast test-cuda docs docs-pages bench bench-parts clean
 
@@ -50,7 +50,7 @@ bench-parts: $(INSTALLED)
 	$(BIN)/python scripts/bench_products.py
 	$(BIN)/python scripts/bench_bound.py
 
-# Made again when a requirement or the noise kernel's source changes.
+# Made again when a requirement or the source of a compiled piece changes.
 $(INSTALLED): setup.py constraints.txt $(KERNEL)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
@@ -62,4 +62,4 @@ $(BENCH_INSTALLED): setup.py constraints.txt $(KERNEL)
 	touch $@
 
 clean:
-	rm -rf .venv .venv-bench build docs/_build docs/gallery *.egg-info torchsrk/brownian/_philox*.so
+	rm -rf .venv .venv-bench build docs/_build docs/gallery *.egg-info torchsrk/brownian/_philox*.so torchsrk/metrics/_assignment*.so

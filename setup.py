@@ -1,7 +1,8 @@
 """Build and metadata of torchsrk.
 
-The one compiled piece, the noise kernel, is plain C loaded through ctypes. It is optional: where no compiler is found
-the install goes on, and the same numbers come, more slowly, from tensor operations.
+The compiled pieces, the noise kernel and the assignment of points to points, are plain C loaded through ctypes. They
+are optional: where no compiler is found the install goes on, and the same numbers come, more slowly, from tensor
+operations and from other solvers.
 """
 
 import re
@@ -18,6 +19,15 @@ NOISE_KERNEL = Extension(
     depends=sorted(map(str, Path("torchsrk/brownian").glob("philox_*.h"))),
     extra_compile_args=["-O3", "-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"],
     extra_link_args=["-lm", "-pthread"],
+    optional=True,
+)
+
+ASSIGNMENT = Extension(
+    "torchsrk.metrics._assignment",
+    sources=["torchsrk/metrics/assignment.c"],
+    depends=sorted(map(str, Path("torchsrk/metrics").glob("assignment_*.h"))),
+    extra_compile_args=["-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math"],
+    extra_link_args=["-lm"],
     optional=True,
 )
 
@@ -53,8 +63,9 @@ setup(
         "torchsrk.brownian": ["philox.c", "*.h"],
         "torchsrk.compiled": ["*.h", "*.c"],
         "torchsrk.experiments": ["*.mplstyle"],
+        "torchsrk.metrics": ["assignment.c", "*.h"],
     },
-    ext_modules=[NOISE_KERNEL],
+    ext_modules=[NOISE_KERNEL, ASSIGNMENT],
     install_requires=[
         "torch>=2.6",
         "torchsde>=0.2.6",

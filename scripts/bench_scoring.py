@@ -1,7 +1,7 @@
 """Scoring at size: energy distance and kernel Stein discrepancy against straightforward chunked torch.
 
-With their peak memory, Sinkhorn's value beside that of exact transport, and the four exact transports of a corrected
-estimate beside the network simplex's, one after another (``--only transport``).
+With their peak memory, Sinkhorn's value beside that of exact transport, and exact transport by the compiled solver
+beside lapx's and POT's network simplex (``--only transport``).
 """
 
 from __future__ import annotations
@@ -11,18 +11,14 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from itertools import product
 
 import torch
 from torch import Tensor
 
 from timing import interleaved, machine, ratio
-from torchsrk.metrics import (
-    corrected_wasserstein2_squared,
-    energy_distance_squared,
-    kernel_stein_discrepancy,
-    wasserstein2_squared,
-)
-from torchsrk.metrics.libraries import transport
+from torchsrk.metrics import energy_distance_squared, kernel_stein_discrepancy, matching, wasserstein2_squared
 
 DIM, CHUNK = 20, 1000
 
@@ -62,50 +58,50 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
     return int(run.stdout) / 1024
 
 
-def simplex_estimate(x: Tensor, x2: Tensor, y: Tensor, y2: Tensor) -> float:
-    """The corrected estimate by POT's network simplex, one transport after another."""
+def law_pairs(points: int, dim: int) -> dict[str, tuple[Tensor, Tensor]]:
+    """Clouds of two laws that are equal, or differ in location, in scale, or in the weights of their two modes."""
+    generator = torch.Generator().manual_seed(1)
+    x, y = (torch.randn(points, dim, generator=generator, dtype=torch.float64) for _ in range(2))
+    modes = [torch.where(torch.arange(points) < share * points, 2.0, -2.0).unsqueeze(1) for share in (0.5, 0.53)]
+    return {
+        "equal": (x, y),
+        "location": (x, y + 1.0),
+        "scale": (x, 1.2 * y),
+        "two modes": (x + modes[0], y + modes[1]),
+    }
 
-    def distance(a: Tensor, b: Tensor) -> float:
-        cost = torch.cdist(a, b).square().numpy()
-        return float(transport().emd2([], [], cost, numItermax=10**9))
 
-    return 0.5 * (distance(x, y) + distance(x2, y2) - distance(x, x2) - distance(y, y2))
+TRANSPORTS: dict[str, Callable[[Tensor, Tensor], matching.Plan | None]] = {
+    "torchsrk": matching._certified,
+    "lapx": matching._jonker_volgenant,
+    "simplex": lambda x, y: matching._simplex(x, y, None, None),
+}
 
 
 def show_transports(repeats: int, sizes: list[int], dims: list[int]) -> None:
-    """Seconds of the clock and of the processor, interleaved, for an estimate of a law that is 1.2 times as wide."""
-    for points in sizes:
-        for dim in dims:
-            generator = torch.Generator().manual_seed(1)
-            clouds = [torch.randn(points, dim, generator=generator, dtype=torch.float64) for _ in range(4)]
-            clouds = [scale * cloud for scale, cloud in zip((1.2, 1.2, 1.0, 1.0), clouds, strict=True)]
+    """Seconds of the processor for one exact transport, interleaved, on one thread, and how far values are apart."""
+    torch.set_num_threads(1)
+    heads = ["points", "dim", "laws", *(f"{name}, s" for name in TRANSPORTS), "lapx/ours", "simplex/ours", "apart"]
+    print("\n| " + " | ".join(heads) + " |")
+    print("| --- " * len(heads) + "|")
+    for points, dim in product(sizes, dims):
+        for laws, (x, y) in law_pairs(points, dim).items():
+            busy: dict[str, list[float]] = {name: [] for name in TRANSPORTS}
             values: dict[str, float] = {}
-
-            def ours(clouds: list[Tensor] = clouds, values: dict[str, float] = values) -> None:
-                values["torchsrk"] = float(corrected_wasserstein2_squared(*clouds, method="exact"))  # type: ignore[arg-type]
-
-            def simplex(clouds: list[Tensor] = clouds, values: dict[str, float] = values) -> None:
-                values["simplex"] = simplex_estimate(*clouds)
-
-            contenders = {"torchsrk": ours, "simplex": simplex}
-            seconds: dict[str, list[float]] = {name: [] for name in contenders}
-            busy: dict[str, list[float]] = {name: [] for name in contenders}
             for _ in range(repeats):
-                for name, run in contenders.items():
-                    clock, processor = time.perf_counter(), time.process_time()
-                    run()
-                    seconds[name].append(time.perf_counter() - clock)
-                    busy[name].append(time.process_time() - processor)
-            apart = abs(values["torchsrk"] - values["simplex"])
-            print(f"\nfour exact transports, {points} points in {dim}-D: {values['torchsrk']:.9f}, apart {apart:.1e}")
-            for name in contenders:
-                clock, processor = (statistics.median(times[name]) for times in (seconds, busy))
-                print(f"  {name:8} {clock:7.2f} s, {processor:7.2f} of the processor")
-            ratios = [
-                statistics.median(a / b for a, b in zip(t["simplex"], t["torchsrk"], strict=True))
-                for t in (seconds, busy)
-            ]
-            print(f"  ratio    {ratios[0]:.2f}, {ratios[1]:.2f} of the processor", flush=True)
+                for name, solve in TRANSPORTS.items():
+                    start = time.process_time()
+                    plan = solve(x, y)
+                    busy[name].append(time.process_time() - start)
+                    if plan is None:
+                        raise SystemExit("the compiled solver is not there, or certified nothing")
+                    values[name] = float(plan.cost(x, y))
+            own = busy["torchsrk"]
+            shares = [statistics.median(b / a for a, b in zip(own, busy[k], strict=True)) for k in ("lapx", "simplex")]
+            apart = max(values.values()) / min(values.values()) - 1.0
+            seconds = " | ".join(f"{statistics.median(times):.3f}" for times in busy.values())
+            ratios = " | ".join(f"{share:.1f}" for share in shares)
+            print(f"| {points} | {dim} | {laws} | {seconds} | {ratios} | {apart:.0e} |", flush=True)
 
 
 def main() -> None:

@@ -324,8 +324,13 @@ def _plateau(row: Row, name: str) -> str:
 
 def draw(settings: Settings, rows: list[Row], references: list[Row], file: Any) -> None:
     """A panel for each target: color for step size, line for scheme. The energy's V-statistic is above 0 for
-    draws of the target too."""
-    figure, axes = plots.panels(len(settings.targets), width=4.8)
+    draws of the target too.
+
+    Energies have one axis for all panels. W2² has an axis for each: it is linear around 0 as far as the panel's noise
+    goes, which in 20-D is some thirty times as far as in 2-D.
+    """
+    shared = settings.metric == "energy"
+    figure, axes = plots.panels(len(settings.targets), width=4.8, share_y=shared)
     wide = student_95(settings.repeats - 1)
     for axis, target, reference in zip(axes, settings.targets, references, strict=True):
         own = [row for row in rows if row["target"] == target.name]
@@ -348,9 +353,12 @@ def draw(settings: Settings, rows: list[Row], references: list[Row], file: Any) 
             axis.set_yscale("log")
         else:
             _show_signed(axis, own, wide)
-        axis.set_ylabel(f"{METRICS[settings.metric].label} to the target (bars: 95 %)")
-        axis.set(xlabel="iterations", title=target.title, ylim=(None, 8 * axis.get_ylim()[1]))  # room for the legend
+        if not shared or axis.get_subplotspec().is_first_col():
+            axis.set_ylabel(f"{METRICS[settings.metric].label} to the target (bars: 95 %)")
+        axis.set(xlabel="iterations", title=target.title)
         axis.legend(fontsize=8, title="scheme (step size)", title_fontsize=8, loc="upper right")
+    for axis in axes[:1] if shared else axes:
+        axis.set_ylim(top=8 * axis.get_ylim()[1])  # room for the legend
     plots.save(figure, file)
 
 

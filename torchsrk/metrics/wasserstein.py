@@ -44,15 +44,16 @@ def wasserstein2_squared(
 
     Args:
         x, y: (points, dim), of any two sizes.
-        method: "exact" solves the transport problem on the CPU, in float64: by sorting in 1-D, from 3-D on by
-            lapx's Jonker-Volgenant solver where clouds have as many points and no weights, else by POT's network
-            simplex. "sinkhorn" is
-            geomloss's debiased divergence on the clouds' device, quicker on a GPU and a little low: with the default
-            blur 0.99 of the exact value for 2,000 points, in 2-D and in 20-D (scripts/bench_scoring.py). Both hold
-            matrices of (points of x) × (points of y). "sinkhorn-online" is the same number without them, in memory that
-            grows with the points, for clouds of 50,000 and more; "sinkhorn-multiscale", in up to 3 dimensions, gets
-            near it from coarse to fine, and is quicker. Both need KeOps (pip install torchsrk[keops]), which compiles
-            when a form is first met. "auto" is "exact" for clouds on the CPU and "sinkhorn" elsewhere.
+        method: "exact" solves the transport problem on the CPU, in float64. Clouds of as many points and no weights are
+            sorted in 1-D, and else assigned by a compiled solver that needs no matrix of pairs and proves its plan
+            optimal; where it was not built, or proves nothing, from 3-D on by lapx's Jonker-Volgenant solver. All
+            others go by POT's network simplex. "sinkhorn" is geomloss's debiased divergence on the clouds' device,
+            quicker on a GPU and a little low: with the default blur 0.99 of the exact value for 2,000 points, in 2-D
+            and in 20-D (scripts/bench_scoring.py). It holds matrices of (points of x) × (points of y), as lapx and the
+            simplex do. "sinkhorn-online" is the same number without them, in memory that grows with the points, for
+            clouds of 50,000 and more; "sinkhorn-multiscale", in up to 3 dimensions, gets near it from coarse to fine,
+            and is quicker. Both need KeOps (pip install torchsrk[keops]), which compiles when a form is first met.
+            "auto" is "exact" for clouds on the CPU and "sinkhorn" elsewhere.
         x_weights, y_weights: non-negative, one a point; each is normalised to sum to 1. Uniform by default.
         blur: Sinkhorn's resolution, in the unit of x; by default a tenth of the median distance from a point of x to
             its nearest in y. Smaller is nearer to exact, and slower.
