@@ -9,6 +9,7 @@ import types
 
 import pytest
 import torch
+from torch.distributions import StudentT
 
 from tests.compiled import changes_around  # noqa: F401, which fills the table
 from tests.compiled.changes import CHANGES
@@ -17,6 +18,7 @@ from tests.problems import mixture
 from torchsrk import EulerMaruyama, Langevin, sample
 from torchsrk.compiled import build, programs, stored
 from torchsrk.compiled.lasting import lasting
+from torchsrk.compiled.stored_graph import CannotStore
 from torchsrk.integrators.capped import Capped
 from torchsrk.potentials import FunctionPotential
 from torchsrk.sampling import problem_of
@@ -193,6 +195,34 @@ def test_numbers_read_out_of_a_tensor_are_compared(cache):
     assert not as_in_a_new_process(sde, x0)
     scale.fill_(3.0)
     assert as_in_a_new_process(sde, x0)
+
+
+def test_tensors_that_a_step_makes_are_kept_by_their_values(cache):
+    x0 = torch.linspace(-1.0, 1.0, 27).view(9, 3)
+    sde = Langevin(FunctionPotential(log_density=lambda x: StudentT(3.0).log_prob(x).sum(-1)))
+    assert as_in_a_new_process(sde, x0)
+    assert not as_in_a_new_process(sde, x0)
+    sde = Langevin(FunctionPotential(lambda x: (torch.tensor([1.0, 2.0, 3.0]) * x.square()).sum(-1)))
+    assert as_in_a_new_process(sde, x0)
+    assert not as_in_a_new_process(sde, x0)
+
+
+def test_tensors_in_the_memory_of_others_are_not():
+    weights = torch.ones(3)
+    memories = {weights.untyped_storage().data_ptr()}
+    assert stored._made_within(weights.clone(), memories)[0] == [3]
+    with pytest.raises(CannotStore, match="no place"):
+        stored._made_within(weights[1:], memories)
+
+
+@pytest.mark.parametrize("read", [lambda w: w.data, lambda w: torch.from_numpy(w.detach().numpy())])
+def test_weights_read_otherwise_are_those_of_this_process(cache, read):
+    x0, weights = torch.linspace(-1.0, 1.0, 27).view(9, 3), torch.nn.Parameter(torch.tensor([1.0, 2.0, 3.0]))
+    sde = Langevin(FunctionPotential(lambda x: (read(weights) * x.square()).sum(-1)))
+    for scale in (1.0, 2.0):
+        weights.data *= scale
+        as_in_a_new_process(sde, x0)
+    assert not stored._REJECTED
 
 
 def rewrite(file, change):

@@ -83,8 +83,7 @@ class _LastingReader(Reader):
         owner: Any = value.__self__
         if isinstance(owner, (ModuleType, type)):
             self.complete &= root_of(owner) in SETTLED and value.__name__ not in _ELSEWHERE
-            home = owner if isinstance(owner, ModuleType) else type
-            return "function", home.__name__, owner.__name__, value.__qualname__
+            return "function", owner.__name__ if isinstance(owner, ModuleType) else _name(owner), value.__qualname__
         return "method", value.__qualname__, self.mark(owner)
 
     def itself(self, value: Any) -> Hashable:

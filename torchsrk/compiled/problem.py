@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,6 +17,8 @@ from .fingerprint import fingerprint
 
 # So few particles run one by one, with vectors along a particle's entries; more run side by side in a vector's lanes.
 _FEW = 4
+# When this code was read: source that was written later is not what runs.
+IMPORTED = time.time()
 
 
 class Form:

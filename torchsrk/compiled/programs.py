@@ -164,14 +164,18 @@ def _kept(problem: Problem, key: Key) -> Program | None:
     start = time.perf_counter()
     steps = stored.find(problem, key)
     if steps is not None:
-        steps.seconds = time.perf_counter() - start
-        _PROGRAMS.keep(_name_for(problem, key, steps), steps)
+        _keep(problem, key, steps, start)
     return steps
 
 
-def _name_for(problem: Problem, key: Key, steps: Program) -> Hashable:
+def _keep(problem: Problem, key: Key, steps: Program, start: float) -> None:
+    """Have a program found from now on; getting it has taken since ``start``."""
+    steps.seconds = time.perf_counter() - start
     general, special = _Names.of(problem, key).of_program(steps)
-    return general if steps.any_step_size and general not in _PROGRAMS else special
+    name = general if steps.any_step_size and general not in _PROGRAMS else special
+    _PROGRAMS.keep(name, steps)
+    if not steps.shared:  # it holds tensors of the SDE's
+        weakref.finalize(problem.owner, _PROGRAMS.pop, name, None).atexit = False
 
 
 def _made(problem: Problem, from_disk: bool) -> tuple[Program, Key]:
@@ -196,11 +200,7 @@ def _made(problem: Problem, from_disk: bool) -> tuple[Program, Key]:
         is_of_this = isinstance(reason, (CannotBuild, StepFails))
         _PROGRAMS.keep(names.of_this if is_of_this else names.form, str(reason))
         raise
-    steps.seconds = time.perf_counter() - start
-    name = _name_for(problem, key, steps)
-    _PROGRAMS.keep(name, steps)
-    if not steps.shared:  # it holds tensors of the SDE's
-        weakref.finalize(problem.owner, _PROGRAMS.pop, name, None).atexit = False
+    _keep(problem, key, steps, start)
     return steps, key
 
 

@@ -70,14 +70,14 @@ def record_step(
         raise CannotRecord("a step computes with complex numbers, which are made real in a trace by torch alone")
     if any(map(writes, graph.nodes)):
         raise CannotRecord("a step writes to a tensor that it did not make")
-    module = _Held(graph)
+    module = Held(graph)
     check_repeatable(module)  # type: ignore[arg-type]
     given = (len(examples), tuple(constants), tuple(watch.reads), len(places))
     return TracedStep(module, particles, *given)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
-class _Held:
+class Held:
     """In the place of a GraphModule, which would write Python for its graph."""
 
     graph: fx.Graph

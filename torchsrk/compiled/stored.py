@@ -48,7 +48,7 @@ def find(problem: Problem, key: Key) -> CompiledSteps | None:
 
 def keep(problem: Problem, steps: Program, key: Key) -> None:
     """Keep a program that has been held against eager steps for the processes to come, if it can be."""
-    if not isinstance(steps, CompiledSteps) or not steps.shared or steps.is_stored:
+    if not isinstance(steps, CompiledSteps) or steps.is_stored:
         return
     steps.is_stored = True  # or can't be
     name = lasting(problem)
@@ -83,9 +83,13 @@ def _files(name: Lasting, step_size: float) -> tuple[Path, Path]:
 def _data(steps: CompiledSteps, literals: Literals, key: Key, name: Lasting) -> dict[str, Any]:
     code, places = steps.code, {id(tensor): place for place, tensor in enumerate(name.tensors)}
     reads = [(places.get(id(tensor)), then) for tensor, then in steps.reads(key)]
-    constants = [places.get(id(tensor)) for tensor in steps.constants(key)]
-    if None in constants or any(place is None or then.numel() > _MOST_READ for place, then in reads):
-        raise CannotStore("a tensor that has no place of its own, or of which too many numbers were read")
+    if any(place is None or then.numel() > _MOST_READ for place, then in reads):
+        raise CannotStore("a tensor that has no place, or of which too many numbers were read")
+    memories = {tensor.untyped_storage().data_ptr() for tensor in name.tensors}
+    constants = [
+        _made_within(tensor, memories) if id(tensor) not in places else places[id(tensor)]
+        for tensor in steps.constants(key)
+    ]
     wanted = (*code.uniforms, *code.tables, *code.checks)
     return {
         "library": Path(steps.library._name).stem,
@@ -94,7 +98,7 @@ def _data(steps: CompiledSteps, literals: Literals, key: Key, name: Lasting) -> 
         "code": [code.source, code.workspace, code.longest_sum, code.groups, list(code.headers), code.one_by_one],
         "bounds": code.bounds,
         "constants": constants,
-        "reads": [[place, list(then.shape), str(then.dtype)[6:], _bytes(then).hex()] for place, then in reads],
+        "reads": [[place, *_told(then)] for place, then in reads],
         "literals": {
             "values": literals.values,
             "formulas": formulas_to_data(literals.functions),
@@ -108,7 +112,8 @@ def _read(file: Path, problem: Problem, key: Key, name: Lasting) -> CompiledStep
     if content is None or content[:64] != hashlib.sha256(content[65:]).hexdigest().encode():
         return None
     data = json.loads(content[65:])
-    constants = [*problem.first_places(), *(name.tensors[place] for place in data["constants"])]
+    told = (name.tensors[place] if isinstance(place, int) else _tensor(*place) for place in data["constants"])
+    constants = [*problem.first_places(), *told]
     traced, wanted = graph_from_data(data["graph"], constants)
     reads = [(name.tensors[place], _tensor(*told)) for place, *told in data["reads"]]
     if any(tensor.shape != then.shape or tensor.dtype != then.dtype for tensor, then in reads):
@@ -135,7 +140,7 @@ def _read(file: Path, problem: Problem, key: Key, name: Lasting) -> CompiledStep
     literals = Literals(values, formulas_from_data(data["literals"]["formulas"]), bool(data["literals"]["known"]))
     steps = CompiledSteps(code, library, replace(traced, reads=tuple(reads)), literals, problem, key)
     steps.stored_as, steps.is_stored = file.stem, True
-    return steps if steps.shared else None
+    return steps
 
 
 def _library(name: str) -> ctypes.CDLL | None:
@@ -167,8 +172,18 @@ def _write(file: Path, data: dict[str, Any]) -> None:
         raise
 
 
-def _bytes(x: Tensor) -> bytes:
-    return bytes(x.detach().contiguous().reshape(-1).view(torch.uint8).tolist())
+def _made_within(tensor: Tensor, memories: set[int]) -> list[Any]:
+    """A tensor that a step makes of what its name tells, by its values: one in the memory of another that is read where
+    it is, as ``data`` gives it, has the values of this process alone."""
+    is_plain = type(tensor) is Tensor and tensor.layout == torch.strided and tensor.device.type == "cpu"
+    if not is_plain or tensor.numel() > _MOST_READ or tensor.untyped_storage().data_ptr() in memories:
+        raise CannotStore("a tensor that has no place")
+    return _told(tensor)
+
+
+def _told(x: Tensor) -> list[Any]:
+    content = bytes(x.detach().contiguous().reshape(-1).view(torch.uint8).tolist()).hex()
+    return [list(x.shape), str(x.dtype)[6:], content]
 
 
 def _tensor(shape: list[int], dtype: str, content: str) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor, fx
 from ..derived import FUNCTIONS, STEP_SIZE, Formula
 from .evaluation import order_of
 from .products import in_panels
+from .recorded import Held
 from .recorder import add_node
 from .trace import TracedStep
 
@@ -62,13 +63,6 @@ def graph_from_data(data: dict[str, Any], constants: Sequence[Tensor]) -> tuple[
         raise CannotStore("there are other constants than those of the trace")
     held = TracedStep(Held(graph), data["particles"], data["inputs"], tuple(constants), (), data["places"])  # type: ignore[arg-type]
     return held, [nodes[place] for place in data["wanted"]]
-
-
-class Held:
-    """In the place of a GraphModule."""
-
-    def __init__(self, graph: fx.Graph) -> None:
-        self.graph = graph
 
 
 def formulas_to_data(formulas: Iterable[Formula | None]) -> dict[str, Any]:

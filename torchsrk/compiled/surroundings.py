@@ -17,6 +17,7 @@ from torch.nn.modules import module as modules
 
 from .build import processor
 from .fingerprint import SETTLED, root_of
+from .problem import IMPORTED
 
 _PACKAGE = Path(__file__).parent.parent
 # What functions of torch are looked up in, by users and by torch's own layers and distributions.
@@ -83,11 +84,13 @@ def _settings() -> tuple[Hashable, ...]:
 
 @cache
 def _own_source() -> str | None:
-    """A digest of all of torchsrk, as it is installed; None if that can't be read."""
+    """A digest of all of torchsrk, as it is installed; None if that can't be read, or is not what was imported."""
     digest = hashlib.sha256()
     try:
         for path in sorted(_PACKAGE.rglob("*")):
             if path.suffix in (".py", ".c", ".h"):
+                if path.stat().st_mtime > IMPORTED:
+                    return None
                 content = path.read_bytes()
                 digest.update(f"{path.relative_to(_PACKAGE)} {len(content)} ".encode() + content)
     except OSError:
@@ -130,8 +133,8 @@ def _constants() -> tuple[Hashable, ...]:
     found = []
     for name, module in _own_modules():
         if name.startswith(tuple(f"torchsrk.{part}" for part in _OF_STEPS)) and name not in _LOADED_LATER:
-            plain = [(key, repr(value)) for key, value in vars(module).items() if _is_number(value) and key[:2] != "__"]
-            found.append((name, tuple(plain)))
+            named = ((key, value) for key, value in vars(module).items() if key[:2] != "__" and key != "IMPORTED")
+            found.append((name, tuple((key, repr(value)) for key, value in named if _is_number(value))))
     return tuple(found)
 
 
