@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -25,6 +25,7 @@ from .laws import invariant_error, linear_step
 from .targets import FAR, SEPARATION, mixture
 
 _LEAST_LAWS, _LAWS_A_DECADE = 7, 25  # of a curve: dear, and a dip of SRK-LD's takes so many to be seen
+_LABEL = 0.06  # the width of a label on the axis, as a share of it
 
 
 @dataclass(frozen=True)
@@ -288,6 +289,17 @@ def law_curve(panel: Panel, scheme: str) -> tuple[list[float], list[float]]:
     return [math.exp(a) for a in fine], [math.exp(float(through(a))) for a in fine]
 
 
+def _labels(ticks: Sequence[float]) -> list[str]:
+    """Of a logarithmic axis: those that would run into the label before them are left out."""
+    least = _LABEL * math.log(ticks[-1] / ticks[0])
+    labels, last = [], -math.inf
+    for tick in ticks:
+        shown = math.log(tick) - last >= least
+        last = math.log(tick) if shown else last
+        labels.append(f"{tick:g}" if shown else "")
+    return labels
+
+
 def draw(settings: Settings, rows: list[Row], fitted: list[Row], file: Any) -> None:
     """The panels side by side, with the exact laws of both schemes, and their linear theory."""
     figure, axes = plots.panels(len(settings.panels), share_y=True)
@@ -300,7 +312,7 @@ def draw(settings: Settings, rows: list[Row], fitted: list[Row], file: Any) -> N
         ticks = panel.step_sizes if panel.against == "step_size" else panel.dims
         axis.set(xscale="log", yscale="log", title=f"mixture, {_where(panel)}")
         axis.set_xlabel("step size h" if panel.against == "step_size" else "dimension d")
-        axis.set_xticks(ticks, labels=[f"{tick:g}" for tick in ticks])
+        axis.set_xticks(ticks, labels=_labels(ticks))
         axis.minorticks_off()
     axes[0].set_ylabel("W2² to the target (bars: 95 %)")
     handles = {text: handle for axis in axes for handle, text in zip(*axis.get_legend_handles_labels(), strict=True)}
