@@ -15,7 +15,9 @@ from .libraries import assignment, transport
 _MAX_PIVOTS = 10**9  # of the network simplex: it stops by itself long before
 _FLATTEST = 1e-6  # the least variance of a direction, as a share of the largest, that clouds are stretched along
 _MOST_GAP, _MOST_GAP_OF_SIZE = 1e-10, 1e-14  # of a certified plan: shares of its cost, and of the clouds' mean square
-# Where our own solver is not there: lapx's takes a tenth of the simplex's time in 20-D, a third in 3-D, and longer than
+# The compiled solver's time goes with the dimension, as it holds no pairs: lapx's is level in 50-D, and half in 100-D.
+_MOST_DIM = 64
+# Where it is not there: lapx's takes a tenth of the simplex's time in 20-D, a third in 3-D, and longer than
 # it in 2-D where clouds differ in more than their second moments.
 _LEAST_DIM = 3
 
@@ -39,7 +41,7 @@ def optimal_plan(x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None) -> Pl
         return _simplex(x, y, a, b)
     if x.shape[1] == 1:
         return _permutation(x[:, 0].argsort(stable=True), y[:, 0].argsort(stable=True))
-    found = _certified(x, y)
+    found = _certified(x, y) if x.shape[1] <= _MOST_DIM else None
     if found is not None:
         return found
     return _simplex(x, y, None, None) if x.shape[1] < _LEAST_DIM else _jonker_volgenant(x, y)

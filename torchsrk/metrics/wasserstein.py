@@ -45,8 +45,8 @@ def wasserstein2_squared(
     Args:
         x, y: (points, dim), of any two sizes.
         method: "exact" solves the transport problem on the CPU, in float64. Clouds of as many points and no weights are
-            sorted in 1-D, and else assigned by a compiled solver that needs no matrix of pairs and proves its plan
-            optimal; where it was not built, or proves nothing, from 3-D on by lapx's Jonker-Volgenant solver. All
+            sorted in 1-D, and up to 64-D assigned by a compiled solver that needs no matrix of pairs and proves its
+            plan optimal; beyond, or where it was not built, from 3-D on by lapx's Jonker-Volgenant solver. All
             others go by POT's network simplex. "sinkhorn" is geomloss's debiased divergence on the clouds' device,
             quicker on a GPU and a little low: with the default blur 0.99 of the exact value for 2,000 points, in 2-D
             and in 20-D (scripts/bench_scoring.py). It holds matrices of (points of x) × (points of y), as lapx and the
