@@ -15,7 +15,8 @@ from .libraries import assignment, transport
 _MAX_PIVOTS = 10**9  # of the network simplex: it stops by itself long before
 _FLATTEST = 1e-6  # the least variance of a direction, as a share of the largest, that clouds are stretched along
 _MOST_GAP, _MOST_GAP_OF_SIZE = 1e-10, 1e-14  # of a certified plan: shares of its cost, and of the clouds' mean square
-# The compiled solver's time goes with the dimension, as it holds no pairs: lapx's is level in 50-D, and half in 100-D.
+# The compiled solver's time goes with the dimension, as it holds no pairs. For 2,000 points lapx's is 1.3 times as long
+# in 50-D, 0.6 times in 100-D and 0.4 times in 300-D.
 _MOST_DIM = 64
 # Where it is not there: lapx's takes a tenth of the simplex's time in 20-D, a third in 3-D, and longer than
 # it in 2-D where clouds differ in more than their second moments.
