@@ -13,7 +13,6 @@ from torch import Tensor, fx
 
 from ..brownian import Stream, fill_normal
 from .calls import operation_name
-from .lowering import is_small_integer
 from .problem import Problem
 from .trace import CannotCompile
 
@@ -163,6 +162,8 @@ def _timed(run: Any, count: int) -> float:
 
 def _counted(graph: fx.Graph) -> dict[str, float]:
     """Rough costs of kinds of operations, a particle."""
+    from .lowering import is_small_integer  # all of the compiler, which has run by now
+
     counted: dict[str, float] = defaultdict(float)
     particles = _particles(graph)
     for node in graph.nodes:
