@@ -128,6 +128,7 @@ def test_sampling_builds_no_graph():
     assert not run.trajectory.requires_grad
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_steps():
     code = """
 from torchsrk import Langevin, sample
@@ -255,6 +256,7 @@ def test_gradients_in_the_parameters(scheme):
     assert torch.autograd.gradcheck(solve, values)
 
 
+@pytest.mark.slow
 def test_recomputation_gives_the_same_gradients_in_less_memory():
     code = """
 from torchsrk import SDE, integrate

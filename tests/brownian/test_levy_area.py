@@ -134,6 +134,7 @@ def test_error_constants_of_the_tails_hold(method):
     assert abs(z_score(fourth, exact_fourth)) < Z
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_whatever_the_number_of_terms():
     """n = 3000, m = 20: 5,000 particles would take 4.8 GB of normals at once, twice; here pieces of a few MB."""
     code = """

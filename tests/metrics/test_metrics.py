@@ -334,6 +334,7 @@ def stein_p_value(x, score, draws=5000):
     return float((1 + (null >= matrix.sum()).sum()) / (1 + draws))
 
 
+@pytest.mark.slow
 def test_stein_discrepancy_separates_euler_maruyamas_law_from_the_target():
     """Level 1e-3: exact draws of the 20-D mixture are not rejected, Euler-Maruyama's at h = 0.5 are."""
     target = mixture(20)
@@ -356,6 +357,7 @@ def test_stein_progress_is_shown_on_request(capsys):
     assert "kernel Stein discrepancy" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_memory_stays_at_a_few_tiles():
     code = """
 from torchsrk.metrics import energy_distance_squared, kernel_stein_discrepancy
