@@ -54,7 +54,9 @@ def _start_from_row(node: fx.Node, of_state: set[fx.Node]) -> None:
 def _scale_weights(node: fx.Node, of_state: set[fx.Node]) -> None:
     call, (left_name, weights_name) = Call(node), _FACTORS[operation_name(node) or ""]
     left, weights = call[left_name], call[weights_name]
-    found = None if weights in of_state else _without_row(left, of_state)
+    if weights in of_state or left not in node.args or weights not in node.args:  # both are replaced, or none
+        return
+    found = _without_row(left, of_state)
     if found is None:
         return
     row, rest = found
