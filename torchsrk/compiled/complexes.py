@@ -24,7 +24,9 @@ def has_complex(graph: fx.Graph) -> bool:
 
 
 def _is_complex(node: fx.Node) -> bool:
-    return any(isinstance(part, Tensor) and part.is_complex() for part in tree_leaves(node.meta.get("val")))
+    value = node.meta.get("val")
+    parts = (value,) if isinstance(value, Tensor) else tree_leaves(value)
+    return any(isinstance(part, Tensor) and part.is_complex() for part in parts)
 
 
 class InReals(fx.Interpreter):

@@ -272,6 +272,8 @@ def _unbound(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 OWN: dict[Any, Callable[..., Any]] = {
     # torch's own would do, but import sympy for what they check: a third of a second.
     aten.unbind.int: _unbound,
+    # As torch's own, without its wrapper: the backward pass of a long loop has thousands.
+    aten.detach.default: aten.alias.default,
     aten.mv.default: _dot,
     aten.dot.default: _dot,
     aten.tanh_backward.default: _tanh_backward,

@@ -212,22 +212,23 @@ class Work(NamedTuple):
 
 
 def warm_up(problem: Problem) -> Work:
-    """Eager steps of two and of three particles, before any trace. Gives what they do.
+    """Eager steps of a few particles, before any trace. Gives what they do.
 
     So what the SDE's code keeps for later (a distribution's Cholesky factor, say) is kept with its data: tracing has
     none. And code that loops over particles, as vmap does where it has no better way, is found out before it loops over
     as many as a trace has; of a step so long that a second one takes its time, by the trace, which ends when it makes
     many times the operations.
     """
-    two = _work(problem, 2)
-    if two.operations > _MOST_TRACED:
-        return two
-    three = _work(problem, 3)
-    if two.operations != three.operations:
-        two = _work(problem, 2)  # the first step of all may have filled what is kept
-    if two.operations != three.operations:
-        raise CannotCompile("a step loops over its particles")
-    return Work(two.operations, three.numbers - two.numbers)
+    # The first step of all may fill what is kept, and a product may copy a factor for one size of a batch alone: only
+    # what differs a second time, of two other sizes, grows with the particles.
+    for few, more in ((2, 3), (5, 7)):
+        less = _work(problem, few)
+        if less.operations > _MOST_TRACED:
+            return less
+        work = _work(problem, more)
+        if work.operations == less.operations:
+            return Work(work.operations, (work.numbers - less.numbers) // (more - few))
+    raise CannotCompile("a step loops over its particles")
 
 
 def _work(problem: Problem, particles: int) -> Work:

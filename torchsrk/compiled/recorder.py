@@ -66,9 +66,12 @@ _set_args, _set_kwargs = fx.Node.args.fset, fx.Node.kwargs.fset  # type: ignore[
 
 
 def add_node(graph: fx.Graph, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> fx.Node:
-    """A new one. Arguments that it is made with are searched for symbols, and those that are assigned to it have it
-    looked up in its graph: each takes longer than all the rest."""
-    node = graph.create_node("call_function", target, name=name)
+    """A new one, of a name that no other has. This is what ``graph.create_node`` does without looking for another name,
+    for symbols in the arguments and for hooks: each takes longer than all the rest."""
+    node = fx.Node(graph, name, "call_function", target, (), {})
+    graph._insert(node)
+    graph._find_nodes_lookup_table.insert(node)
+    graph._len += 1
     _set_args(node, args)
     if kwargs:
         _set_kwargs(node, kwargs)

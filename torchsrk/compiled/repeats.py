@@ -37,7 +37,8 @@ class Repeat:
 def find_repeats(nodes: Sequence[fx.Node]) -> list[Repeat]:
     """Repeats that do not overlap, in their order, the longest preferred."""
     kinds: dict[Any, int] = {}
-    line = np.array([kinds.setdefault(_kind(node), len(kinds)) for node in nodes])
+    results: dict[int, Any] = {}
+    line = np.array([kinds.setdefault(_kind(node, results), len(kinds)) for node in nodes])
     found: list[Repeat] = []
     waiting = [(0, len(line))]
     while waiting:
@@ -66,32 +67,36 @@ def _longest(line: np.ndarray) -> Repeat | None:
     return best
 
 
-def _kind(node: fx.Node) -> Any:
-    """What nodes have in common that are the same in different rounds."""
+def _kind(node: fx.Node, results: dict[int, Any]) -> Any:
+    """What nodes have in common that are the same in different rounds; ``results`` has what is known of their values,
+    which many share."""
     if node.op != "call_function":
         return node
     value = node.meta.get("val")
-    result = (value.shape, value.dtype, value.stride()) if isinstance(value, Tensor) else type(value)
+    result = results.get(id(value))
+    if result is None:
+        result = (value.shape, value.dtype, value.stride()) if isinstance(value, Tensor) else type(value)
+        results[id(value)] = result
     fill = node.meta.get("fill")  # of a constant, which has no arguments left
-    words = tuple(leaf if isinstance(leaf, (bool, str)) else type(leaf) for leaf in leaves(node))
-    form = (len(node.args), *node.kwargs, *(len(part) for part in node.args if isinstance(part, (list, tuple))))
-    return node.target, form, words, result, None if isinstance(fill, fx.Node) else repr(fill)
+    args, kwargs = node.args, node.kwargs
+    words = tuple([leaf if isinstance(leaf, (bool, str)) else type(leaf) for leaf in leaves(node)])
+    form = (len(args), *kwargs, *[len(part) for part in args if isinstance(part, (list, tuple))])
+    return node.target, form, words, result, None if fill is None or isinstance(fill, fx.Node) else repr(fill)
 
 
 def leaves(node: fx.Node) -> list[Any]:
     """All that a node is given, one after another."""
     found: list[Any] = []
-    for part in (*node.args, *node.kwargs.values()):
-        _collect(part, found)
+    _collect((*node.args, *node.kwargs.values()), found)
     return found
 
 
-def _collect(part: Any, found: list[Any]) -> None:
-    if isinstance(part, (list, tuple)):
-        for inner in part:
-            _collect(inner, found)
-    else:
-        found.append(part)
+def _collect(parts: Iterable[Any], found: list[Any]) -> None:
+    for part in parts:
+        if isinstance(part, (list, tuple)):
+            _collect(part, found)
+        else:
+            found.append(part)
 
 
 def with_leaves(node: fx.Node, others: Iterable[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

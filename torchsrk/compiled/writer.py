@@ -104,16 +104,22 @@ class Writer:
         self.values: dict[fx.Node, Value | list[Value]] = {}
         self._statements: list[Statement] = []
         self._numbers = itertools.count()
+        # By the identity of what nodes have for a value, which many share; it is held, so that no other gets its id.
+        self._shapes: dict[int, tuple[Tensor, Shape]] = {}
 
     # ------------------------------------------------------------------------------------------------- reading
 
     def shape(self, node: fx.Node) -> Shape:
         """The shape of a node's tensor; () for a node that is not one."""
         value = node.meta.get("val")
-        sizes = value.shape if isinstance(value, Tensor) else ()
-        shape = tuple(self._size(int(size)) for size in sizes)
-        if sum(map(is_particles, shape)) > 1:
-            raise CannotCompile("a step pairs its particles with one another")
+        if not isinstance(value, Tensor):
+            return ()
+        _, shape = self._shapes.get(id(value), (None, None))
+        if shape is None:
+            shape = tuple(self._size(int(size)) for size in value.shape)
+            if sum(map(is_particles, shape)) > 1:
+                raise CannotCompile("a step pairs its particles with one another")
+            self._shapes[id(value)] = value, shape
         return shape
 
     def _size(self, size: int) -> Size:
