@@ -28,7 +28,7 @@ from torch import Tensor
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...), range, slice, np.generic, PurePath)
 _SIMPLE = {int, str, bool, bytes, type(None)}
-_DICTS = {dict, OrderedDict}
+_CONTAINERS = {dict, OrderedDict, set}
 SETTLED_VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 # Code that does not change under a running program, and reads nothing that does.
 SETTLED = {"torch", "torchsrk", "numpy", "scipy", "math", "cmath", "operator", "functools", "itertools", "typing"} | {
@@ -91,7 +91,7 @@ class Reader:
 
     def mark(self, value: Any) -> Hashable:
         kind: Any = type(value)
-        if kind in _SIMPLE or (kind in _DICTS and not value):  # most of what a module holds
+        if kind in _SIMPLE or (kind in _CONTAINERS and not value):  # most of what a module holds
             return kind, value if kind in _SIMPLE else None
         read = _reader_of(kind)
         if read is None:
@@ -141,17 +141,15 @@ class Reader:
         return type(value), themselves, frozenset(self.mark(item) for item in value if not isinstance(item, Tensor))
 
     def mapping(self, value: Mapping[Any, Any]) -> Hashable:
-        mark, parts = self.mark, []
-        for key, item in value.items():
-            kind: Any = type(item)
+        items = value.values()
+        kinds, parts = tuple(map(type, items)), list[Any]()
+        for kind, item in zip(kinds, items, strict=True):
             if kind in _SIMPLE:  # as ``mark`` would tell, without a call for each of the many that a module has
-                made: Hashable = kind, item
-            elif kind in _DICTS and not item:
-                made = kind, None
+                parts.append(item)
             else:
-                made = mark(item)
-            parts.append((key if type(key) is str else mark(key), made))
-        return type(value), tuple(parts)
+                parts.append(None if kind in _CONTAINERS and not item else self.mark(item))
+        keys = tuple(value) if set(map(type, value)) <= {str} else tuple(map(self.mark, value))
+        return type(value), keys, kinds, tuple(parts)
 
     def buffer(self, value: Any) -> Hashable:
         data = memoryview(value).tobytes()
@@ -240,6 +238,8 @@ class Reader:
     def class_(self, value: type) -> Hashable:
         """A class: what its code reads, and its attributes; a settled one by itself."""
         own = _unsettled(value)
+        if not own:
+            return self.itself(value)
         for kind in own:
             self._module_of(kind)
         return self.itself(value), tuple(

@@ -33,6 +33,8 @@ class Form:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         return isinstance(other, Form) and self._hash == other._hash and self._parts == other._parts
 
 

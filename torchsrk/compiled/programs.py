@@ -133,8 +133,11 @@ def find(problem: Problem, from_disk: bool = True) -> Found:
     """
     check_place(problem)
     with _LOCK:
-        key = problem.key()
-        steps = _PROGRAMS.find(_Names.of(problem, key), key)
+        key, last = problem.key(), _LAST.get(problem.owner)
+        if last is not None and key.form == last.form:
+            key = key._replace(form=last.form)  # the same object, as it is compared a few times more
+        names = _Names.of(problem, key)
+        steps = _PROGRAMS.find(names, key)
         if steps is not None and steps.stored_as is not None and not from_disk:
             forget(problem)
             steps = None
@@ -142,7 +145,7 @@ def find(problem: Problem, from_disk: bool = True) -> Found:
             steps = _kept(problem, key)
         if steps is None:
             steps, key = _made(problem, from_disk)
-        names, last = _Names.of(problem, key), _LAST.get(problem.owner)
+            names = _Names.of(problem, key)
         _LAST[problem.owner] = names
         is_other = last is None or (last.form, last.tensors) != (names.form, names.tensors)
         return Found(steps, key, is_other, last != names)

@@ -28,6 +28,7 @@ _NUMBERS_PER_THREAD = 1 << 17
 
 # Whole numbers that a REAL holds exactly.
 _EXACT = {torch.float32: 2**24, torch.float64: 2**53}
+_REALS = {torch.float32: ctypes.c_float, torch.float64: ctypes.c_double}
 
 
 class _Run(ctypes.Structure):
@@ -162,7 +163,7 @@ class CompiledSteps(Program):
 
     def bind(self, problem: Problem, key: Key, seed: int, first_particle: int, threads: int) -> BoundSteps:
         like = problem.state
-        literals = torch.tensor(self.literals.at(problem.step_size) or [0.0], dtype=torch.float64).to(like.dtype)
+        literals = _numbers(self.literals.at(problem.step_size) or [0.0], _REALS[like.dtype])
         constants = [*problem.first_places(), *self.constants(key)]
         values = self._evaluation(constants)
         if self.stored_as is not None:
@@ -171,14 +172,14 @@ class CompiledSteps(Program):
         places = values[len(self.code.uniforms) :][: len(self.code.tables)]
         tables = [v.to(torch.int64).contiguous() for v in places]
         self._check_places(tables)
-        scales = torch.tensor([source.scale for source in problem.noise], dtype=torch.float64)
+        scales = _numbers([source.scale for source in problem.noise], ctypes.c_double)
         uniform_pointers, table_pointers = _pointers(uniforms), _pointers(tables)
         run = _Run(
             seed=seed,
             first_particle=first_particle,
             step_size=problem.step_size,
-            scales=scales.data_ptr(),
-            literals=literals.data_ptr(),
+            scales=ctypes.addressof(scales),
+            literals=ctypes.addressof(literals),
             uniforms=ctypes.addressof(uniform_pointers),
             tables=ctypes.addressof(table_pointers),
             draw=_draw(),
@@ -272,6 +273,11 @@ def _draw() -> int | None:
     kernel = native.library()
     assert kernel is not None
     return ctypes.cast(kernel.torchsrk_fill_tile, ctypes.c_void_p).value
+
+
+def _numbers(values: Sequence[float], kind: Any) -> Any:
+    """Numbers for C to read, rounded to its kind of them."""
+    return (kind * max(1, len(values)))(*values)
 
 
 def _pointers(tensors: Sequence[Tensor]) -> Any:

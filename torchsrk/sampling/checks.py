@@ -41,14 +41,22 @@ def check_problem(sde: BaseSDE, x0: Tensor, integrator: Integrator | str, step_s
     if not is_finite(x0):
         raise ValueError(f"x0 has {int((~below_transforms(x0).isfinite()).sum())} entries that are infinite or NaN")
     check_step_size(step_size)
-    for name, tensor in (*sde.named_parameters(), *sde.named_buffers()):
-        if tensor.is_floating_point() and (tensor.dtype != x0.dtype or tensor.device != x0.device):
-            raise TypeError(
-                f"x0 is {x0.dtype} on {x0.device}, but the SDE's {name} is {tensor.dtype} on {tensor.device}: call "
-                f"sde.to(x0.device, x0.dtype), or x0.to the other way"
-            )
+    _check_tensors(sde, x0)
     check_structure(sde, x0)
     for potential in sde.children():
         if isinstance(potential, Potential):
             check_gradient(potential, x0)
     return scheme
+
+
+def _check_tensors(sde: BaseSDE, x0: Tensor) -> None:
+    dtype, device = x0.dtype, x0.device
+    for path, module in sde.named_modules():
+        # As named_parameters and named_buffers would tell, of which each goes through all modules.
+        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is None or not tensor.is_floating_point() or (tensor.dtype == dtype and tensor.device == device):
+                continue
+            raise TypeError(
+                f"x0 is {dtype} on {device}, but the SDE's {path}{'.' if path else ''}{name} is {tensor.dtype} on "
+                f"{tensor.device}: call sde.to(x0.device, x0.dtype), or x0.to the other way"
+            )

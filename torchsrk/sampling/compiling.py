@@ -25,7 +25,6 @@ from ..compiled import (
     torch_steps,
 )
 from ..integrators import Integrator
-from ..potentials.base import is_stateful
 from ..potentials.minibatches import Minibatches, draws_kept, draws_minibatches_alone
 from ..sde import BaseSDE, as_sde
 from .checks import check_problem
@@ -68,7 +67,7 @@ def with_minibatches(dynamics: Dynamics, state: Tensor, first_step: int) -> Dyna
     Raises:
         CannotCompile: they don't follow from these.
     """
-    if not is_stateful(dynamics.sde):
+    if not dynamics.is_stateful:
         return dynamics
     if not draws_minibatches_alone(dynamics.sde):
         raise CannotCompile("the potential changes with every gradient, and not as one that draws minibatches")
@@ -88,7 +87,7 @@ def _captured(
 ) -> CapturedSteps | None:
     """What is no single kernel: captured where that can be, with a warning of either."""
     found, text = None, f"{run} is eager, as {reason}"
-    if state.device.type == "cuda" and not is_stateful(dynamics.sde):
+    if state.device.type == "cuda" and not dynamics.is_stateful:
         try:
             found = captured_steps(problem_for(dynamics, state), dynamics, **numbers)
             text = f"{run} replays captured steps and is no single kernel, as {reason}"
@@ -102,7 +101,7 @@ def steps_by_torch(dynamics: Dynamics, state: Tensor, first_step: int, bar: Any)
     """The same steps by torch.compile, or None after a warning that says why not."""
     bar.set_postfix_str("compiling")
     try:
-        if is_stateful(dynamics.sde):
+        if dynamics.is_stateful:
             raise CannotCompile("the potential changes with every gradient, as one that draws minibatches does")
         steps = torch_steps(problem_for(dynamics, state), dynamics, **_numbers(dynamics, first_step))
     except CannotCompile as reason:

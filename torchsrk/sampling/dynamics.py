@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -34,6 +34,11 @@ class Dynamics:
     brownian_dim: int
     minibatches: Minibatches | None = None  # by the numbers of steps; None for those that come next
 
+    @cached_property
+    def is_stateful(self) -> bool:
+        """Whether a gradient changes a potential."""
+        return is_stateful(self.sde)
+
     def start(self, blocks: Blocks, x0: Tensor, first_step: int) -> Tensor:
         """The state of particles at x0, a new tensor."""
 
@@ -58,7 +63,7 @@ class Dynamics:
             raise ValueError(
                 f"state is that of an earlier run, {x0.dtype} {(*x0.shape[:-1], 'width')} for this x0; got {given}"
             )
-        if not is_stateful(self.sde):  # its gradients are counted: none may be made to look
+        if not self.is_stateful:  # its gradients are counted: none may be made to look
             row = x0.detach()[:1] if x0.ndim > 1 else x0.detach()
             width = self.scheme.init(self.sde, 0.0, row, self.pace.step_size, torch.zeros_like).shape[-1]
             if state.shape[-1] != width:

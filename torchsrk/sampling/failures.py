@@ -54,4 +54,4 @@ def locate_failure(advance: Advance, previous: Tensor, state: Tensor, first: int
 def is_finite(x: Tensor) -> bool:
     x = below_transforms(x)
     # One pass settles the usual case: a sum is finite only if every term is. A finite state may overflow its sum.
-    return bool(x.sum().isfinite()) or bool(x.isfinite().all())
+    return math.isfinite(x.sum().item()) or bool(x.isfinite().all())

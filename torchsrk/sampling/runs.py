@@ -20,7 +20,6 @@ from ..brownian.noise import check_range
 from ..compiled import CapturedSteps, compiling_pays
 from ..dtensors import is_sharded
 from ..integrators import Integrator
-from ..potentials.base import is_stateful
 from ..sde import BaseSDE, as_sde
 from .checks import check_integer, check_problem
 from .compiling import compiled_steps, steps_by_torch
@@ -187,7 +186,7 @@ def sample_alone(
     dynamics = Dynamics(sde, scheme, pace, seed, first_particle, levy_area, sde.brownian_dim(x0))
     callbacks = tuple(callbacks)
 
-    blocks = Blocks(x0, block_size, divisible=not is_stateful(sde))
+    blocks = Blocks(x0, block_size, divisible=not dynamics.is_stateful)
     kept_from, end = first_step + burn_in, first_step + steps
     keep_at = range(0) if thin is None else range(kept_from + thin, end + 1, thin)
     threads = torch.get_num_threads()
