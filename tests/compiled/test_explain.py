@@ -41,3 +41,11 @@ def test_an_eager_step_says_why():
 def test_noise_that_needs_areas_is_explained():
     sde = SDE(lambda x: -x, lambda x: torch.diag_embed(1.0 + 0.1 * x.flip(-1).cos()), "general")
     assert "mm" in explain(sde, "srk-id", X, step_size=0.05).graph
+
+
+def test_the_noise_of_one_particle_is_not_that_of_a_call():
+    """A step of 1,000 rows of data draws two numbers."""
+    data = torch.randn(1000, 2, generator=torch.Generator().manual_seed(0))
+    sde = Langevin(FunctionPotential(lambda x: torch.nn.functional.softplus(x @ data.T).sum(-1) + x.square().sum(-1)))
+    parts = dict(explain(sde, "em", torch.zeros(1, 2)).parts)
+    assert parts["noise"] < 0.5 * parts["whole step"]

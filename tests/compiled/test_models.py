@@ -139,3 +139,15 @@ def test_a_batch_norm_in_training_mixes_particles():
     sde = Langevin(FunctionPotential(lambda x: total(layer(x)), DIM))
     with pytest.warns(RuntimeWarning, match="mixes its particles|depends on the number"):
         sample(sde, start(SIDE_BY_SIDE, DIM), integrator="em", step_size=1e-3, num_steps=2, seed=0, compile=True)
+
+
+def test_a_product_that_copies_for_some_batches_alone_is_no_loop_over_particles(monkeypatch):
+    """Steps of two and of three particles make other numbers of operations here, and those of more the same."""
+    into, across = constant(3, 4, 5), constant(5, 2)
+
+    def energy(x):
+        mixed = torch.einsum("kl,ijk,...ij->l...", across, into, x.unflatten(-1, (3, 4)))
+        return mixed.square().sum(0) * 0.1 + x.square().sum(-1)
+
+    trace_once(monkeypatch, {})
+    assert_same(*both(Langevin(FunctionPotential(energy, 12)), 0.5 * start(21, 12), "em", step_size=2e-3, num_steps=8))

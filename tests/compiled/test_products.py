@@ -161,3 +161,43 @@ def test_statements_name_the_operations_they_come_from(monkeypatch):
     sample(quiet(lambda x: torch.tanh(x @ into) @ into.T - x), start(21, 2), **OPTIONS)
     assert "/* mm (particles, 64) */" in seen[0]
     assert "/* tanh (particles, 64) */" in seen[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("rows", "dim"), [(1003, 20), (700, 13), (164, 64), (1000, 9)])
+def test_a_chain_reads_a_large_matrix_once_there_and_back(rows, dim, dtype, monkeypatch):
+    """As a regression's gradient does, by blocks of rows: of any number, with sums as many as they may be."""
+    matrix, labels = weights(rows, dim, dtype=dtype), weights(rows, dtype=dtype)
+    seen = compiled_from_here(monkeypatch)
+
+    def there_and_back(x):
+        return 0.1 * (torch.sigmoid(x @ matrix.T) - labels) @ matrix
+
+    for drift in (lambda x: -x - there_and_back(x), lambda x: -there_and_back(torch.tanh(x) + 0.3 * x.cos()) - x):
+        assert_same(*both(quiet(drift), start(2, dim, dtype), "em"))
+    assert all("by blocks" in text for text in seen)
+
+
+def test_what_a_product_still_reads_is_not_written_over_by_blocks(monkeypatch):
+    """A square matrix: what lies between both products takes the place of the first one's factor, once that is read."""
+    matrix, seen = weights(130, 130), compiled_from_here(monkeypatch)
+    monkeypatch.setattr(products, "_MOST_SUMS", 130)
+
+    def drift(x):
+        inner = torch.tanh(x).cumsum(-1) @ matrix
+        return torch.tanh(inner) @ matrix.T - 0.01 * inner.flip(-1) - x
+
+    assert_same(*both(quiet(drift), start(2, 130), "em"))
+    assert not any("by blocks" in text for text in seen)
+
+
+def test_many_sums_are_not_added_up_by_blocks(monkeypatch):
+    """What comes before a regression's first product may be one as well: to add up its rows by terms would be slow."""
+    matrix, other, seen = weights(1000, 20), weights(20, 20), compiled_from_here(monkeypatch)
+
+    def drift(x):
+        moved = 0.1 * torch.tanh(x @ other) + x
+        return -0.1 * torch.sigmoid(moved @ matrix.T) @ matrix - x
+
+    assert_same(*both(quiet(drift), start(2, 20), "em"))
+    assert all("W sums[20]" in text and "W sums[1000]" not in text for text in seen)

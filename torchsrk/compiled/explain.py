@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .steps import Program
 
 _SECONDS = 0.05  # that a timing takes at least
+_DRAWN_TOGETHER = 1 << 13  # normals
 # What an entry of a result costs, in multiply-adds, roughly: what is not named here costs one.
 _COSTS = {
     **dict.fromkeys(("div", "sqrt", "rsqrt", "reciprocal", "remainder", "fmod"), 5.0),
@@ -140,11 +141,13 @@ def _parts(problem: Problem, steps: Program, bound: Any) -> Iterator[tuple[str, 
 
 def _noise_time(problem: Problem, components: int, count: int) -> float:
     rows = count * problem.substeps * (problem.width // problem.state.shape[-1])
-    out = torch.empty(rows, components, dtype=problem.state.dtype)
+    together = max(1, _DRAWN_TOGETHER // (rows * components))  # of few particles a call would take longer than its work
+    out = torch.empty(together, rows, components, dtype=problem.state.dtype)
 
     def draw(steps: int) -> None:
-        for step in range(steps):
-            fill_normal(out, seed=0, stream=Stream.INCREMENT, step=step)
+        for step in range(0, steps, together):
+            drawn = out[: min(together, steps - step)]
+            fill_normal(drawn, seed=0, stream=Stream.INCREMENT, step=step, threads=1)
 
     return _timed(draw, count)
 

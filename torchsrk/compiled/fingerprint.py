@@ -141,7 +141,7 @@ class Reader:
         return type(value), themselves, frozenset(self.mark(item) for item in value if not isinstance(item, Tensor))
 
     def mapping(self, value: Mapping[Any, Any]) -> Hashable:
-        items = value.values()
+        items = tuple(value.values())
         kinds, parts = tuple(map(type, items)), list[Any]()
         for kind, item in zip(kinds, items, strict=True):
             if kind in _SIMPLE:  # as ``mark`` would tell, without a call for each of the many that a module has

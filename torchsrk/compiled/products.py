@@ -8,8 +8,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor, fx
 
-from .calls import Call
+from .calls import Call, operation_name
 from .operations import Kind, Operand, number, vector
+from .statements import Terms
 from .sums import all_terms, in_blocks
 from .trace import CannotCompile
 from .writer import Index, Shape, Size, Value, Writer, entries, is_particles, loops, offset
@@ -20,6 +21,9 @@ GROUPS = 2  # vectors of particles in a tile of a step that has such products: e
 _FEWEST_WEIGHTS = 100  # of a product that is worth a tile of several vectors
 _ACCUMULATORS = {True: 64, False: 8}  # sums of other products at a time, for particles one by one or side by side
 _TERMS = {True: 4, False: 1}  # of each added at a time: of particles one by one, sums are kept in memory
+_NEAREST_CACHE = 1 << 15  # bytes: a larger matrix is best read once, and not by one product after another
+_BLOCK_BYTES = 256  # of a chain's numbers that are made and used before the next ones: half of the registers
+_MOST_SUMS = 64  # that are added up by such blocks: the weights of one are in the nearest cache
 _FEW_SUMS = 8  # of a particle on its own: so few that its terms, and not its sums, are made vectors of
 
 
@@ -27,7 +31,14 @@ def mm(writer: Writer, call: Call, shape: Shape) -> Value:
     if _takes_all_groups(writer, call["self"], call["mat2"]):
         return _of_all_groups(writer, call["self"], call["mat2"], None, shape)
     a, b = writer.stored(call["self"]), _columns(writer, call["mat2"], shape)
-    return _product(writer, shape, a.shape[-1], lambda i, k: a.operand([i[0], k]), lambda i, k: b.operand([k, i[1]]))
+    return _product(
+        writer,
+        shape,
+        a.shape[-1],
+        lambda i, k: a.operand([i[0], k]),
+        lambda i, k: b.operand([k, i[1]]),
+        by_terms=_by_terms(writer, a, call["mat2"], shape),
+    )
 
 
 def bmm(writer: Writer, call: Call, shape: Shape) -> Value:
@@ -90,7 +101,7 @@ def _of_all_groups(writer: Writer, left: fx.Node, weights: fx.Node, start: fx.No
     if rows > 1:
         on = f"if (row < {rows - 1}) EACH_GROUP {{ left[g] += {terms}; made[g] += {outputs}; }}"
         across = f"for (int row = 0; row < {rows}; row++) {{ {across} {on} }}"
-    return writer.array(shape, lambda name: f"left[g] = &{a.operand(['0', '0'])[0]}; made[g] = {name};", across)
+    return writer.array(shape, lambda name: f"left[g] = &{a.operand(['0', '0'])[0]}; made[g] = {name};", across=across)
 
 
 def _packed(weights: fx.Node) -> fx.Node:
@@ -154,6 +165,7 @@ def _product(
     left: Callable[[Index, str], Operand],
     right: Callable[[Index, str], Operand],
     start: Callable[[Index], str] | None = None,
+    by_terms: Terms | None = None,
 ) -> Value:
     """Σ_k left(index, k)·right(index, k), several entries along the last dimension at a time."""
     if not isinstance(terms, int):
@@ -169,45 +181,91 @@ def _product(
     def first(at: Index) -> str:
         return "splat(0)" if start is None else start(at)
 
+    def term(at: Index, k: str) -> str:
+        a, b = left(at, k), right(at, k)
+        a, b = (b, a) if a[1] is Kind.NUMBER else (a, b)
+        return f"{vector(a)} * {number(b)}"
+
+    def one_sum(name: str, at: Index) -> str:
+        def part(first: str, number: int) -> str:
+            return f"{{ {all_terms(number, term(at, f'({first} + r)'))} total += add_up(terms, {number}); }}"
+
+        return f"{{ V total = {first(at)}; {in_blocks(terms, part)} {name}[{offset(shape, at)}] = total; }}"
+
+    def block(name: str, index: Index, entries: int) -> str:
+        if _adds_up_terms(writer, terms, entries):
+            return f"for (int s = 0; s < {entries}; s++) {one_sum(name, _moved_on(index, last, 's'))}"
+        at = _moved_on(index, last, "r")
+        hint = "omp simd" if writer.one_by_one else "GCC unroll 8"
+        each = f'_Pragma("{hint}") for (int r = 0; r < {entries}; r++)'
+        together = _TERMS[writer.one_by_one]
+        most = terms - terms % together
+        several = " + ".join(term(at, f"(k + {j})" if j else "k") for j in range(together))
+        adds = f"for (int k = 0; k < {most}; k += {together}) {{ {each} sum[r] += {several}; }} " if most else ""
+        if most < terms:
+            adds += f"for (int k = {most}; k < {terms}; k++) {{ {each} sum[r] += {term(at, 'k')}; }} "
+        return (
+            f"{{ V sum[{entries}]; {each} sum[r] = {first(at)}; {adds}{each} {name}[{offset(shape, at)}] = sum[r]; }}"
+        )
+
     def fill(name: str) -> str:
-        def term(at: Index, k: str) -> str:
-            a, b = left(at, k), right(at, k)
-            a, b = (b, a) if a[1] is Kind.NUMBER else (a, b)
-            return f"{vector(a)} * {number(b)}"
-
-        def one_sum(at: Index) -> str:
-            def part(first: str, number: int) -> str:
-                return f"{{ {all_terms(number, term(at, f'({first} + r)'))} total += add_up(terms, {number}); }}"
-
-            return f"{{ V total = {first(at)}; {in_blocks(terms, part)} {name}[{offset(shape, at)}] = total; }}"
-
-        def block(index: Index, entries: int) -> str:
-            if _adds_up_terms(writer, terms, entries):
-                return f"for (int s = 0; s < {entries}; s++) {one_sum(_moved_on(index, last, 's'))}"
-            at = _moved_on(index, last, "r")
-            hint = "omp simd" if writer.one_by_one else "GCC unroll 8"
-            each = f'_Pragma("{hint}") for (int r = 0; r < {entries}; r++)'
-            together = _TERMS[writer.one_by_one]
-            most = terms - terms % together
-            several = " + ".join(term(at, f"(k + {j})" if j else "k") for j in range(together))
-            adds = f"for (int k = 0; k < {most}; k += {together}) {{ {each} sum[r] += {several}; }} " if most else ""
-            if most < terms:
-                adds += f"for (int k = {most}; k < {terms}; k++) {{ {each} sum[r] += {term(at, 'k')}; }} "
-            return (
-                f"{{ V sum[{entries}]; {each} sum[r] = {first(at)}; {adds}"
-                f"{each} {name}[{offset(shape, at)}] = sum[r]; }}"
-            )
-
         text = ""
         if whole:
             ranges = {last: (0, whole, accumulators)}
-            text += loops(shape, lambda index: block(index, accumulators), ranges)
+            text += loops(shape, lambda index: block(name, index, accumulators), ranges)
         if size > whole:
             ranges = {last: (whole, size, accumulators)}
-            text += loops(shape, lambda index: block(index, size - whole), ranges)
+            text += loops(shape, lambda index: block(name, index, size - whole), ranges)
         return text
 
+    if writer.one_by_one and not writer.is_within and shape == (None, size):
+        part = lambda name, first, number: block(name, ["0", first], number)  # noqa: E731
+        return writer.array(shape, fill, part=part, by_terms=by_terms)
     return writer.array(shape, fill)
+
+
+def _by_terms(writer: Writer, left: Value, weights: fx.Node, shape: Shape) -> Terms | None:
+    """How to add up a particle's numbers by lines of the weights turned, where a product before has read these.
+
+    With one copy for both, by blocks, a large matrix comes to the processor once: that is what a chain waits for.
+    """
+    matrix, outputs = weights.meta["val"], entries(shape[-1])
+    is_large = matrix.numel() * matrix.element_size() > _NEAREST_CACHE
+    if not writer.one_by_one or not is_large or shape != (None, outputs) or not writer.is_array(left):
+        return None
+    if outputs > min(_MOST_SUMS, entries(left.shape[-1])):  # vectors of sums, in the nearest cache beside a block
+        return None
+    base, is_turned = _unturned(weights)
+    known = next((node for node in writer.uniforms if _unturned(node) == (base, not is_turned)), None)
+    if known is None or writer.shape(known) != (outputs, left.shape[-1]):
+        return None
+    turned = writer.value(known)
+    _, reads = writer.names.reads_of(lambda: left.entry(["0", "i1"]))
+    each = f"for (int s = 0; s < {outputs}; s++)"
+
+    def add(first: str, number: int) -> str:
+        return f"{each} add_products(&sums[s], &{left.entry(['0', first])}, &{turned.entry(['s', first])}, {number});"
+
+    return Terms(
+        reads[0].array,
+        _BLOCK_BYTES // matrix.element_size(),
+        f"W sums[{outputs}]; {each} sums[s] = (W){{0}};",
+        add,
+        lambda name: f"{each} {name}[s] = add_up(&sums[s], LANES);",
+    )
+
+
+def _unturned(node: fx.Node) -> tuple[fx.Node, bool]:
+    """The matrix that one is the transposed of, if it is, and whether it is."""
+    is_turned = False
+    while _turns(node):
+        node, is_turned = node.all_input_nodes[0], not is_turned
+    return node, is_turned
+
+
+def _turns(node: fx.Node) -> bool:
+    name = (operation_name(node) or "").partition(".")[0].removesuffix("_copy")
+    return name == "t" or (name == "permute" and list(node.args[1]) == [1, 0])  # type: ignore[arg-type]
 
 
 def _outer(shape: Shape, left: Callable[[Index, str], Operand], right: Callable[[Index, str], Operand]) -> Value:

@@ -28,7 +28,7 @@ from .build import CannotBuild
 from .fingerprint import number_of
 from .literals import Reading, check_same, literals_by
 from .lowering import StepCode, lower
-from .problem import Key, Problem
+from .problem import Form, Key, Problem
 from .recorded import CannotRecord
 from .steps import CompiledSteps, Program
 from .trace import CannotCompile, OperationCounter, StepFails, TracedStep, collected_later, reason_of, trace_step
@@ -71,7 +71,7 @@ class Found:
 class _Names:
     """What a program of a problem may be kept under, from the most general on."""
 
-    form: Hashable
+    form: Form
     step_size: float
     tensors: Hashable
 

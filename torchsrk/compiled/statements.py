@@ -61,6 +61,25 @@ class Names:
 
 
 @dataclass(frozen=True)
+class Terms:
+    """An array of sums of which some terms are added at a time.
+
+    Attributes:
+        array: what the terms are made of, each of one entry.
+        together: how many are added at a time.
+        before: C that stands before all.
+        add: C that adds terms from a place on, so many.
+        after: C that fills the array, from its name.
+    """
+
+    array: str
+    together: int
+    before: str
+    add: Callable[[str, int], str]
+    after: Callable[[str], str]
+
+
+@dataclass(frozen=True)
 class Statement:
     """C that fills an array, or a part of one.
 
@@ -76,6 +95,8 @@ class Statement:
         across: C that follows once ``write``'s has run for every group of a tile, and takes them all on. No other
             statement runs in between.
         operation: what the user wrote, in words.
+        part: C that fills the entries from a place on, so many: from the array's name.
+        by_terms: the same array by terms of its sums: see Terms.
     """
 
     array: str
@@ -87,6 +108,8 @@ class Statement:
     is_mask: bool = False
     across: str = ""
     operation: str = ""
+    part: Callable[[str, str, int], str] | None = None
+    by_terms: Terms | None = None
 
     @property
     def target(self) -> Entry:
@@ -186,8 +209,68 @@ def _section(loops: Sequence[_Loop], names: Names, places: dict[str, int], hint:
         {name for loop in loops for name in loop.arrays} & places.keys(), key=lambda name: (places[name], name)
     )
     pointers = "".join(f"        V *const {name} = work + {places[name]};\n" for name in met)
-    body = "".join(f"        {loop.text(names, hint)}\n" for loop in loops)
+    body = "".join(f"        {text}\n" for text in _texts(loops, names, places, hint))
     return f"    EACH_GROUP {{\n        INPUTS\n{pointers}{body}    }}\n"
+
+
+def _texts(loops: Sequence[_Loop], names: Names, places: dict[str, int], hint: str) -> Iterator[str]:
+    """The C of each loop, or of three that run by blocks."""
+    loops = list(loops)
+    while loops:
+        three = loops[:3]
+        if len(three) == 3 and _can_run_by_blocks(three[0], three[1], three[2], places):
+            yield _by_blocks(three[0], three[1], three[2], names, hint)
+            loops = loops[3:]
+        else:
+            yield loops.pop(0).text(names, hint)
+
+
+def _can_run_by_blocks(product: _Loop, between: _Loop, back: _Loop, places: dict[str, int]) -> bool:
+    """Whether a product, a loop over its entries and a product that adds these up may take on some entries at a time.
+
+    What the loop fills must not be kept where the first product reads, as that goes on after it. The last product fills
+    its array when all is done, so that this may be anywhere.
+    """
+    first, last = product.statements[0], back.statements[0]
+    if first.part is None or last.by_terms is None:
+        return False
+    own, filled = {s.array for s in between.statements}, {s.place for s in between.statements}
+    heads = {s.loops for s in between.statements}
+    kept = {places[array] for array in own if array in places}
+    met = {e.place for s in between.statements for e in s.reads if e.array == first.array}
+    sums = {e.array for e in last.reads} & (own | {first.array})
+    return (
+        heads == {(_head("0", first.vectors),)}
+        and filled == met == {"i1"}
+        and kept.isdisjoint(places[e.array] for e in first.reads if e.array in places)
+        and sums == {last.by_terms.array}
+        and last.by_terms.array in own
+    )
+
+
+def _head(first: str, number: int) -> str:
+    stop = f"{first} + {number}" if first != "0" else str(number)
+    return f"for (int i1 = {first}; i1 < {stop}; i1 += 1) "
+
+
+def _by_blocks(product: _Loop, between: _Loop, back: _Loop, names: Names, hint: str) -> str:
+    first, last = product.statements[0], back.statements[0]
+    assert first.part is not None
+    assert last.by_terms is not None
+    part, terms = first.part, last.by_terms
+
+    def block(place: str, number: int) -> str:
+        head = (_head(place, number),)
+        loop = replace(between, statements=tuple(replace(s, loops=head) for s in between.statements))
+        return (
+            f"{{ {part(names.array(first.array), place, number)} {loop.text(names, hint)} {terms.add(place, number)} }}"
+        )
+
+    words = f"/* {first.operation}, {last.operation}, by blocks */ "
+    whole = first.vectors - first.vectors % terms.together
+    text = f"for (int entry = 0; entry < {whole}; entry += {terms.together}) {block('entry', terms.together)} "
+    text += block(str(whole), first.vectors - whole) if whole < first.vectors else ""
+    return f"{words}{{ {terms.before} {text} {terms.after(names.array(last.array))} }}"
 
 
 def _storage(loops: Sequence[_Loop], names: Names) -> tuple[dict[str, int], int]:

@@ -69,6 +69,18 @@ typedef REAL W_HALF __attribute__((vector_size(WIDE_BYTES / 2)));
     }
 IN_ANY_ORDER(add_up, 0, +=)
 IN_ANY_ORDER(multiply_up, 1, *=)
+
+/* Products of two lines of numbers, added to sums side by side. */
+typedef REAL W_ANYWHERE __attribute__((vector_size(WIDE_BYTES), aligned(REAL_BYTES)));
+INLINE void add_products(W *sums, const REAL *a, const REAL *b, const int number)
+{
+    W sum = *sums;
+    for (int i = 0; i < number / LANES; i++)
+        sum += *(const W_ANYWHERE *)(a + i * LANES) * *(const W_ANYWHERE *)(b + i * LANES);
+    for (int i = number / LANES * LANES; i < number; i++)
+        sum[i % LANES] += a[i] * b[i];
+    *sums = sum;
+}
 #else
 typedef REAL V __attribute__((vector_size(VECTOR_BYTES)));
 typedef INTEGER M __attribute__((vector_size(VECTOR_BYTES))); /* a condition: all bits of a lane, or none */

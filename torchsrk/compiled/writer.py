@@ -246,11 +246,11 @@ class Writer:
             self._fill(array, shape, part, to, kind)
         return self._array(array, shape, kind)
 
-    def array(self, shape: Shape, fill: Callable[[str], str], across: str = "") -> Value:
-        """A new array, filled by the C that ``fill(its name)`` writes, once or again; ``across``: see Statement."""
+    def array(self, shape: Shape, fill: Callable[[str], str], **more: Any) -> Value:
+        """A new array, filled by the C that ``fill(its name)`` writes, once or again; ``more``: see Statement."""
         array = self._name()
         _, reads = self.names.reads_of(lambda: fill(array))
-        self._add(Statement(array, count(shape), fill, reads, across=across))
+        self._add(Statement(array, count(shape), fill, reads, **more))
         return self._array(array, shape, Kind.VECTOR)
 
     def result(self, value: Value) -> None:
