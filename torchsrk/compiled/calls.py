@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
 
 import torch
 from torch import fx
+
+T = TypeVar("T")
 
 # What says where a result is kept, and of which dtype it is: not its values, and the dtype is the result's own.
 _LAYOUT = {"memory_format", "layout", "device", "pin_memory", "non_blocking", "implicit", "dtype"}
@@ -56,7 +59,22 @@ def operation_name(node: fx.Node) -> str | None:
     return _name(node.target) if node.op == "call_function" else None
 
 
-@cache
+def by_identity(function: Callable[[Any], T]) -> Callable[[Any], T]:
+    """A function of an operation that remembers what it has found: as ``functools.cache``, but that asks operations for
+    their hash, in Python, tens of thousands of times in a long trace."""
+    known: dict[int, tuple[Any, T]] = {}  # with the operation itself, so that no other one gets its id
+
+    @wraps(function)
+    def remembered(operation: Any) -> T:
+        found = known.get(id(operation))
+        if found is None:
+            found = known[id(operation)] = operation, function(operation)
+        return found[1]
+
+    return remembered
+
+
+@by_identity
 def _name(target: Any) -> str | None:
     if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
         return None

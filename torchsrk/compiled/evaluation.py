@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
+from .calls import by_identity
 from .trace import TracedStep, plainly
 
 
@@ -75,7 +75,7 @@ def nodes_in(arguments: Any) -> list[fx.Node]:
     return found
 
 
-@cache
+@by_identity
 def _as_view(target: Any) -> Callable[..., Any]:
     """The operation itself, or the one that gives a view where it copies: torch.func.vmap knows views alone."""
     if not isinstance(target, torch._ops.OpOverload) or not target._schema.name.endswith("_copy"):

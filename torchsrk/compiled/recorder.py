@@ -20,6 +20,8 @@ from torch import Tensor, fx
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from .calls import by_identity
+
 _BY_VALUE = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _MARK = "_torchsrk_recorded"  # an attribute of tensors, which holds the recorder and the node that made them
 
@@ -88,7 +90,7 @@ class _Recorder(TorchDispatchMode):
         self._last_input: fx.Node | None = None
         self._numbers = itertools.count()
         self._made_on: dict[int, list[weakref.ref[Tensor]]] = {}  # a storage: more than one are views of one another
-        self._known: dict[Any, _Facts] = {}
+        self._facts_of = by_identity(self._looked_up)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -149,14 +151,10 @@ class _Recorder(TorchDispatchMode):
     def _node(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         return add_node(self.graph, target, args, kwargs, f"o{next(self._numbers)}")
 
-    def _facts_of(self, function: Any) -> _Facts:
-        known = self._known.get(function)
-        if known is None:
-            composed = function.decompose if function._can_decompose() else None
-            decomposition = self._decompositions.get(function, composed)
-            looks_at_values = not _BY_VALUE.isdisjoint(function.tags)
-            known = self._known[function] = _Facts(decomposition, looks_at_values, _written(function))
-        return known
+    def _looked_up(self, function: Any) -> _Facts:
+        composed = function.decompose if function._can_decompose() else None
+        looks_at_values = not _BY_VALUE.isdisjoint(function.tags)
+        return _Facts(self._decompositions.get(function, composed), looks_at_values, _written(function))
 
     def _is_alone(self, tensor: Tensor) -> bool:
         """Whether the tensor was made here and shares its memory with none that was."""

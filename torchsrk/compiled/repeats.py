@@ -81,7 +81,7 @@ def _kind(node: fx.Node, results: dict[int, Any]) -> Any:
     args, kwargs = node.args, node.kwargs
     words = tuple([leaf if isinstance(leaf, (bool, str)) else type(leaf) for leaf in leaves(node)])
     form = (len(args), *kwargs, *[len(part) for part in args if isinstance(part, (list, tuple))])
-    return node.target, form, words, result, None if fill is None or isinstance(fill, fx.Node) else repr(fill)
+    return id(node.target), form, words, result, None if fill is None or isinstance(fill, fx.Node) else repr(fill)
 
 
 def leaves(node: fx.Node) -> list[Any]:

@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
+from .calls import by_identity
 from .complexes import InReals, has_complex
 from .decomposed import OWN
 from .recorder import ReadsValues, is_recorded
@@ -148,7 +149,7 @@ def writes(node: fx.Node) -> bool:
     return node.op == "call_function" and _is_mutable(node.target)
 
 
-@cache
+@by_identity
 def _is_mutable(target: Any) -> bool:
     return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
 
@@ -201,7 +202,7 @@ class OperationCounter(TorchDispatchMode):
         return made
 
 
-@cache
+@by_identity
 def _is_view(function: Any) -> bool:
     """Whether an operation gives what it was given."""
     return any(declared.alias_info for declared in function._schema.returns)
