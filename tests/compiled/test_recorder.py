@@ -106,8 +106,9 @@ def test_a_usual_step_imports_nothing_of_torchs_compiler():
         from torchsrk import Langevin, sample
         from torchsrk.potentials import FunctionPotential, GaussianMixture, LogisticRegression
 
-        layers = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 8), nn.SiLU(), nn.Linear(8, 1))
-        network = FunctionPotential(lambda x: layers(x).squeeze(-1) + x.square().sum(-1))
+        layers = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 8), nn.SiLU(), nn.Linear(8, 8), nn.GELU(),
+            nn.Softplus(), nn.Mish(), nn.LeakyReLU(), nn.LogSigmoid(), nn.Hardtanh(), nn.Linear(8, 2))
+        network = FunctionPotential(lambda x: layers(x).logsumexp(-1) + x.square().sum(-1))
         targets = (GaussianMixture(torch.ones(2)), LogisticRegression.synthetic(10, 2, seed=0), network)
         options = {"integrator": "em", "step_size": 0.1, "num_steps": 2, "seed": 0, "compile": True}
         for target in targets:

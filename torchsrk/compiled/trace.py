@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import logging
 import math
 import operator
@@ -349,6 +350,8 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
     aten = torch.ops.aten
     table = {**core_aten_decompositions(), **get_decompositions([getattr(aten, name) for name in _DECOMPOSED])}
+    for operation in [operation for operation in table if not operation._overloadname.endswith("out")]:
+        table[operation] = _without_its_wrappers(table[operation])
     # As a concatenation a stack would merge the particles with the dimension stacked.
     table.pop(aten.stack.default, None)
     # torch's own go by way of operations that this compiler does not know.
@@ -366,6 +369,21 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten.round.decimals] = _round
     table[aten.ldexp.Tensor] = _ldexp
     return {**table, **OWN}
+
+
+def _without_its_wrappers(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    """One of torch's own, without the wrappers that promote dtypes where there is nothing to promote: these import
+    torch's compiler and sympy, two seconds, to ask the one to leave them alone and the other for shapes."""
+    plain = inspect.unwrap(decomposition)
+    if plain is decomposition:
+        return decomposition
+
+    def plain_if_alike(*args: Any, **kwargs: Any) -> Any:
+        dtypes = {leaf.dtype for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)}
+        is_plain = len(dtypes) == 1 and dtypes <= {torch.float32, torch.float64}
+        return (plain if is_plain else decomposition)(*args, **kwargs)
+
+    return plain_if_alike
 
 
 def _variance(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
