@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from tests.compiled.traces import count_traces
 from torchsrk import SRKID, EulerMaruyama, ItoDiffusion, sample
 from torchsrk.brownian import FreshNoise, Needs
+from torchsrk.compiled import programs
 from torchsrk.experiments.base import Context
 from torchsrk.experiments.fine_path import AREA_OF_A_CELL, fine_steps
 from torchsrk.experiments.strong_error import (
@@ -117,6 +119,18 @@ def test_the_reference_follows_the_composed_path(compile):
     assert (errors[CHAINS.index("srk-id")] < 1e-28).all()
     torch.testing.assert_close(errors[CHAINS.index("em")], errors[CHAINS.index("em-fine")])
     assert (errors[CHAINS.index("srk-id-drawn")] > 1e-8).all()
+
+
+def test_runs_of_a_case_share_a_program(monkeypatch):
+    """Each makes an SDE of its own."""
+    programs._PROGRAMS.clear()
+    traces = count_traces(monkeypatch)
+    short = replace(SETTINGS, iterations=2)
+    counts = []
+    for run in range(2):
+        measure(short, (Case(2.0, 3), run), replace(CONTEXT, compile=True))
+        counts.append(len(traces))
+    assert counts[0] == counts[1] > 0
 
 
 def test_one_step_of_euler_maruyama_is_off_by_what_theory_says():
