@@ -82,9 +82,10 @@ class BesideThePath(Integrator):
         assert increment.A is not None
         w, a = increment.W, increment.A
         em, srk_id, W, areas = self.apart(state)
-        i, j = torch.triu_indices(self.dim, self.dim, 1, device=w.device)
-        products = W[..., i] * w[..., j] - W[..., j] * w[..., i]
-        areas = torch.add(areas + a[..., i, j], products, alpha=0.5)
+        products = W.unsqueeze(-1) * w.unsqueeze(-2)
+        added = torch.add(a, products - products.mT, alpha=0.5)
+        row, column = torch.triu_indices(self.dim, self.dim, 1, device=w.device)
+        areas = areas + added.flatten(-2).index_select(-1, row * self.dim + column)
         moved = (scheme.step(sde, t, x, increment) for scheme, x in ((EM, em), (SRK_ID, srk_id)))
         return torch.cat((*moved, W + w, areas), -1)
 
