@@ -7,7 +7,7 @@ import math
 
 import pytest
 import torch
-from scipy import stats
+from scipy import special, stats
 
 from tests.memory import run_numbers
 from torchsrk.brownian import (
@@ -20,6 +20,7 @@ from torchsrk.brownian import (
     WiktorssonLevyArea,
     fill_normal,
 )
+from torchsrk.brownian.levy_area import _trigamma
 
 LEVEL = 1e-4
 Z = stats.norm.isf(LEVEL / 2)
@@ -165,3 +166,9 @@ def test_one_brownian_motion_has_no_area():
 def test_bad_arguments(arguments):
     with pytest.raises(ValueError, match=r"terms|order"):
         MrongowiusRoesslerLevyArea(**arguments)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 19, 20, 21, 3000, 10**6])
+def test_the_size_of_a_tail(n):
+    """ψ₁(n) is ζ(2, n)."""
+    assert _trigamma(n) == pytest.approx(special.zeta(2.0, n), rel=1e-15)

@@ -6,15 +6,17 @@ from dataclasses import replace
 import pytest
 import torch
 
-from torchsrk import SRKID, ItoDiffusion
-from torchsrk.brownian import FreshNoise, MrongowiusRoesslerLevyArea, Needs
+from tests.compiled.traces import count_traces
+from torchsrk import SRKID, EulerMaruyama, ItoDiffusion, sample
+from torchsrk.brownian import FreshNoise, Needs
+from torchsrk.compiled import programs
 from torchsrk.experiments.base import Context
+from torchsrk.experiments.fine_path import AREA_OF_A_CELL, fine_steps
 from torchsrk.experiments.strong_error import (
     CHAINS,
     Case,
     Settings,
     bounds,
-    composed,
     conclude,
     growth_rate,
     measure,
@@ -32,30 +34,51 @@ def results():
     return {unit: measure(SETTINGS, case, CONTEXT) for unit, case in plan(SETTINGS).items()}
 
 
-def cells(particles, dim):
-    area = MrongowiusRoesslerLevyArea(terms=1)
-    return FreshNoise(7, (particles, dim), dtype=torch.float64, device=torch.device("cpu"), levy_area=area)
+def diffusion(dim):
+    target = NonConvex(beta=2.0, gamma=0.5, dim=dim)
+    return target, ItoDiffusion(target, diffusion=target.scale, noise_type="isotropic")
 
 
-def test_a_composed_increment_is_chens():
-    noise, dt = cells(5, 3), 0.1
-    parts = [noise.increment(step, 0.0, dt, Needs.LEVY_AREA) for step in range(2, 6)]
-    whole = composed(noise, 2, 4, dt)
-    area = sum(part.A for part in parts)
-    for i, late in enumerate(parts):
-        for early in parts[:i]:
-            product = early.W.unsqueeze(-1) * late.W.unsqueeze(-2)
-            area = area + 0.5 * (product - product.mT)
-    assert whole.dt == pytest.approx(0.4)
-    torch.testing.assert_close(whole.W, sum(part.W for part in parts))
-    torch.testing.assert_close(whole.A, area)
+def path_of(x, first, count, dt):
+    """The path of particles at x over so many cells."""
+    sde = diffusion(x.shape[-1])[1]
+    return fine_steps(sde, x, x, seed=7, step_size=dt, steps=range(first, first + count), compile=False).path
+
+
+@pytest.mark.parametrize("compile", [False, True])
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_the_path_over_fine_steps_is_chens(dim, compile):
+    """Of the same cells, put together one by one."""
+    (target, sde), dt = diffusion(dim), 0.01
+    x = target.sample((40,), seed=1, dtype=torch.float64)
+    noise = FreshNoise(7, x.shape, dtype=x.dtype, device=x.device, levy_area=AREA_OF_A_CELL)
+    W, A = torch.zeros_like(x), x.new_zeros(40, dim, dim)
+    for step in range(20, 60):
+        cell = noise.increment(step, 0.0, dt, Needs.LEVY_AREA)
+        product = W.unsqueeze(-1) * cell.W.unsqueeze(-2)
+        W, A = W + cell.W, A + cell.A + 0.5 * (product - product.mT)
+    path = fine_steps(sde, x, x, seed=7, step_size=dt, steps=range(20, 60), compile=compile).path
+    assert path.dt == pytest.approx(0.4)
+    torch.testing.assert_close(path.W, W, rtol=0.0, atol=1e-14)
+    torch.testing.assert_close(path.A, A, rtol=0.0, atol=1e-14)
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_fine_steps_are_those_of_each_scheme_alone(compile):
+    target, sde = diffusion(3)
+    one, other = (target.sample((40,), seed=seed, dtype=torch.float64) for seed in (1, 2))
+    numbers = {"seed": 7, "step_size": 0.01, "compile": compile}
+    fine = fine_steps(sde, one, other, steps=range(20, 60), **numbers)
+    for scheme, x, there in ((EulerMaruyama(), one, fine.em), (SRKID(), other, fine.srk_id)):
+        alone = sample(sde, x, integrator=scheme, num_steps=40, first_step=20, levy_area=AREA_OF_A_CELL, **numbers)
+        torch.testing.assert_close(there, alone.final, rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize("drawn", [False, True])
 def test_the_areas_of_a_step_have_their_moments(drawn):
     """Var A = h²/4 and E[A² | W] = h²/12 + h(W_1² + W_2²)/12, within 4.5 standard errors."""
     h = 0.5
-    increment = composed(cells(40_000, 2), 0, 8, h / 8)
+    increment = path_of(torch.zeros(40_000, 2, dtype=torch.float64), 0, 8, h / 8)
     assert increment.A is not None
     other = with_drawn_area(increment, seed=1, step=0)
     assert other.A is not None
@@ -71,16 +94,14 @@ def test_the_areas_of_a_step_have_their_moments(drawn):
 def test_half_the_reference_step_changes_little():
     """On the same path. Of what is left out the term with I_(0,1) alone is correlated between the two step sizes: with
     n substeps it makes up 1.5/n of its own part."""
-    target = NonConvex(beta=2.0, gamma=0.5, dim=2)
-    sde = ItoDiffusion(target, diffusion=target.scale, noise_type="isotropic")
-    noise, h, count = cells(500, 2), 0.01, 64
+    (target, sde), h, count = diffusion(2), 0.01, 64
     start = target.sample((500,), seed=1, dtype=torch.float64)
 
     def solve(group):  # steps of so many cells
         x, dt = start, h / count
         with torch.no_grad():
             for first in range(0, 5 * count, group):
-                x = SRKID().step(sde, 0.0, x, composed(noise, first, group, dt))
+                x = SRKID().step(sde, 0.0, x, path_of(x, first, group, dt))
         return x
 
     finest, half, whole = solve(1), solve(2), solve(count)
@@ -98,6 +119,18 @@ def test_the_reference_follows_the_composed_path(compile):
     assert (errors[CHAINS.index("srk-id")] < 1e-28).all()
     torch.testing.assert_close(errors[CHAINS.index("em")], errors[CHAINS.index("em-fine")])
     assert (errors[CHAINS.index("srk-id-drawn")] > 1e-8).all()
+
+
+def test_runs_of_a_case_share_a_program(monkeypatch):
+    """Each makes an SDE of its own."""
+    programs._PROGRAMS.clear()
+    traces = count_traces(monkeypatch)
+    short = replace(SETTINGS, iterations=2)
+    counts = []
+    for run in range(2):
+        measure(short, (Case(2.0, 3), run), replace(CONTEXT, compile=True))
+        counts.append(len(traces))
+    assert counts[0] == counts[1] > 0
 
 
 def test_one_step_of_euler_maruyama_is_off_by_what_theory_says():

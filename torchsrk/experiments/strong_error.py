@@ -13,22 +13,20 @@ import torch
 from torch import Tensor
 
 from ..blocks import one_torch_thread
-from ..brownian import FreshNoise, Increment, MrongowiusRoesslerLevyArea, Needs, StepNormals
+from ..brownian import Increment, MrongowiusRoesslerLevyArea, StepNormals
 from ..brownian.noise import derive_seed
-from ..integrators import SRKID, EulerMaruyama
 from ..potentials import NonConvex
-from ..sampling import sample
 from ..sde import ItoDiffusion
 from . import plots
 from .base import Conclusion, Context, Finding, Result, Row, by_name
 from .config import Count, Dimension, Range
 from .estimates import mean_and_error
+from .fine_path import EM, SRK_ID, fine_steps
 from .fits import student, student_95
 
 # Two show what comes of the paper's choices: "srk-id-drawn" has Lévy areas drawn given W alone, not those of the path
 # that the truth follows, and "em-fine" makes the steps of the truth, which the paper solves so.
 CHAINS = ("em", "srk-id", "srk-id-drawn", "em-fine")
-EM, SRK_ID = EulerMaruyama(), SRKID()
 GAINS = {"srk-id": "Lévy areas of the path", "srk-id-drawn": "Lévy areas drawn given W"}
 _POINTS = 60  # of a curve in the table
 _NOISE = 0.1  # a relative standard error beyond which nothing can be said to agree with theory
@@ -89,40 +87,19 @@ def measure(settings: Settings, run_of_case: tuple[Case, int], context: Context)
 def follow(settings: Settings, target: NonConvex, x0: Tensor, seed: int, context: Context) -> Iterator[Tensor]:
     """After every iteration the states of CHAINS and of the reference, (chains + 1, particles, dim).
 
-    The noise of a cell of the reference is a function of (seed, particle, cell), so the reference runs compiled, and
-    the increment of a step is composed from the same cells: nothing of the path is stored.
+    Whole steps see the path that fine ones have made, and areas drawn given its W.
     """
     sde = ItoDiffusion(target, diffusion=target.scale, noise_type="isotropic")
     h, count = settings.step_size, settings.substeps
-    # One term: the covariance of a cell's area is right with any number, and most of a step's comes from the cells' W.
-    area = MrongowiusRoesslerLevyArea(terms=1)
-    cells = FreshNoise(seed, x0.shape, dtype=x0.dtype, device=x0.device, levy_area=area)
-    solve = partial(
-        sample, sde, step_size=h / count, num_steps=count, seed=seed, levy_area=area, compile=context.compile
-    )
+    fine = partial(fine_steps, sde, seed=seed, step_size=h / count, compile=context.compile)
     em = srk_id = drawn = em_fine = truth = x0
     for k in context.bar(range(settings.iterations), unit="iteration"):
+        em_fine, truth, path = fine(em_fine, truth, steps=range(k * count, (k + 1) * count))
         # Operations on few particles are short: threads would wait for each other most of the time.
         with one_torch_thread(), torch.no_grad():
-            path = composed(cells, k * count, count, h / count)
             em, srk_id = EM.step(sde, k * h, em, path), SRK_ID.step(sde, k * h, srk_id, path)
             drawn = SRK_ID.step(sde, k * h, drawn, with_drawn_area(path, derive_seed(seed, 0), k))
-        em_fine = solve(em_fine, integrator=EM, first_step=k * count).final
-        truth = solve(truth, integrator=SRK_ID, first_step=k * count).final
         yield torch.stack((em, srk_id, drawn, em_fine, truth))
-
-
-def composed(noise: FreshNoise, first: int, count: int, dt: float) -> Increment:
-    """The increment over steps ``first`` to ``first + count`` of the noise: W added up, areas by Chen's relation."""
-    W = torch.zeros(noise.shape, dtype=noise.dtype, device=noise.device)
-    areas, products = (W.new_zeros(*noise.shape, noise.shape[-1]) for _ in range(2))
-    for step in range(first, first + count):
-        cell = noise.increment(step, 0.0, dt, Needs.LEVY_AREA)
-        assert cell.A is not None
-        areas += cell.A
-        products.addcmul_(W.unsqueeze(-1), cell.W.unsqueeze(-2))
-        W += cell.W
-    return Increment(count * dt, W, A=areas + 0.5 * (products - products.mT))
 
 
 def with_drawn_area(increment: Increment, seed: int, step: int) -> Increment:
