@@ -1,0 +1,69 @@
+"""Programs in processes of their own that start with torch imported: forks of a server that has done nothing else.
+
+An import of torch takes seconds, and tests start many processes. What is about imports, or about what the interpreter
+reads at its start, takes ``subprocess`` instead.
+"""
+
+import multiprocessing
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+# Once for all: the first process that is started fixes them.
+_IMPORTED = ["torchsrk", "torchsrk.cli", "torchsrk.experiments.asymptotic", "scipy.stats", "ot", "matplotlib.pyplot"]
+
+
+class Fork:
+    """A program that runs, whose output is kept in files."""
+
+    def __init__(self, program: str | Path, *arguments: str, environment: dict[str, str] | None = None) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(_IMPORTED)
+        self._folder = tempfile.TemporaryDirectory(prefix="fork-")
+        self._files = [str(Path(self._folder.name, name)) for name in ("stdout", "stderr")]
+        environment = dict(os.environ) if environment is None else environment
+        self._process = context.Process(target=_run, args=(program, [*arguments], environment, self._files))
+        self._process.start()
+
+    @property
+    def running(self) -> bool:
+        return self._process.is_alive()
+
+    def kill(self) -> int:
+        self._process.kill()
+        return self.wait()
+
+    def wait(self) -> int:
+        """Its exit code; negative is the signal that ended it."""
+        self._process.join()
+        assert self._process.exitcode is not None
+        return self._process.exitcode
+
+    def ended(self) -> subprocess.CompletedProcess[str]:
+        """When it has: its code, and all it said."""
+        code = self.wait()
+        with self._folder:
+            said = [Path(file).read_text(encoding="utf-8") for file in self._files]
+        return subprocess.CompletedProcess((), code, *said)
+
+
+def run(program: str | Path, *arguments: str, environment: dict[str, str] | None = None) -> "subprocess.CompletedProcess":
+    return Fork(program, *arguments, environment=environment).ended()
+
+
+def _run(program: str | Path, arguments: list[str], environment: dict[str, str], files: list[str]) -> None:
+    """As the interpreter runs a file, or text after -c."""
+    for descriptor, file in enumerate(files, start=1):
+        os.dup2(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_APPEND), descriptor)
+    os.environ.clear()
+    os.environ.update(environment)
+    if isinstance(program, Path):
+        sys.argv = [str(program), *arguments]
+        sys.path.insert(0, str(program.parent))
+        runpy.run_path(str(program), run_name="__main__")
+    else:
+        sys.argv = ["-c", *arguments]
+        exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})
