@@ -6,14 +6,17 @@ reads at its start, takes ``subprocess`` instead.
 
 import multiprocessing
 import os
-import runpy
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import ModuleType
 
 # Once for all: the first process that is started fixes them.
-_IMPORTED = ["torchsrk", "torchsrk.cli", "torchsrk.experiments.asymptotic", "scipy.stats", "ot", "matplotlib.pyplot"]
+_IMPORTED = [
+    *("torchsrk", "torchsrk.cli", "torchsrk.experiments.asymptotic", "torchsde"),
+    *("torch._dynamo", "scipy.stats", "ot", "matplotlib.pyplot"),  # torch.optim loads the first
+]
 
 
 class Fork:
@@ -34,7 +37,7 @@ class Fork:
 
     def kill(self) -> int:
         self._process.kill()
-        return self.wait()
+        return self.ended().returncode
 
     def wait(self) -> int:
         """Its exit code; negative is the signal that ended it."""
@@ -55,15 +58,16 @@ def run(program: str | Path, *arguments: str, environment: dict[str, str] | None
 
 
 def _run(program: str | Path, arguments: list[str], environment: dict[str, str], files: list[str]) -> None:
-    """As the interpreter runs a file, or text after -c."""
+    """As the interpreter runs a file, or text after -c; processes that it starts itself find it as usual."""
     for descriptor, file in enumerate(files, start=1):
         os.dup2(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_APPEND), descriptor)
     os.environ.clear()
     os.environ.update(environment)
+    main = sys.modules["__main__"] = sys.modules["__mp_main__"] = ModuleType("__main__")
+    text, name = program, "-c"
     if isinstance(program, Path):
-        sys.argv = [str(program), *arguments]
+        text, name = program.read_text(encoding="utf-8"), str(program)
         sys.path.insert(0, str(program.parent))
-        runpy.run_path(str(program), run_name="__main__")
-    else:
-        sys.argv = ["-c", *arguments]
-        exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})
+        main.__file__ = name
+    sys.argv = [name, *arguments]
+    exec(compile(text, name, "exec"), main.__dict__)

@@ -133,6 +133,7 @@ def test_memory_does_not_grow_with_the_steps():
     code = """
 from torchsrk import Langevin, sample
 from torchsrk.potentials import FunctionPotential
+torch.set_num_threads(2)
 sde = Langevin(FunctionPotential(lambda x: 0.5 * x.square().sum(-1)))
 x0 = torch.zeros(20000, 10)
 run = lambda steps: sample(sde, x0, integrator="srk-ld", step_size=0.1, num_steps=steps, seed=0)
