@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 # Once for all: the first process that is started fixes them.
 _IMPORTED = [
@@ -19,16 +20,21 @@ _IMPORTED = [
 ]
 
 
+def server() -> Any:
+    """What has ``Process``, whose processes begin with all that imported."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_IMPORTED)
+    return context
+
+
 class Fork:
     """A program that runs, whose output is kept in files."""
 
     def __init__(self, program: str | Path, *arguments: str, environment: dict[str, str] | None = None) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(_IMPORTED)
         self._folder = tempfile.TemporaryDirectory(prefix="fork-")
         self._files = [str(Path(self._folder.name, name)) for name in ("stdout", "stderr")]
         environment = dict(os.environ) if environment is None else environment
-        self._process = context.Process(target=_run, args=(program, [*arguments], environment, self._files))
+        self._process = server().Process(target=_run, args=(program, [*arguments], environment, self._files))
         self._process.start()
 
     @property
@@ -53,7 +59,9 @@ class Fork:
         return subprocess.CompletedProcess((), code, *said)
 
 
-def run(program: str | Path, *arguments: str, environment: dict[str, str] | None = None) -> "subprocess.CompletedProcess":
+def run(
+    program: str | Path, *arguments: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return Fork(program, *arguments, environment=environment).ended()
 
 

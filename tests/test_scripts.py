@@ -1,7 +1,6 @@
 """The scripts a user starts with run, at a small size, and leave what they say."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 from tests import forks
@@ -10,7 +9,7 @@ SCRIPTS = Path(__file__).parent.parent / "scripts"
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, str(SCRIPTS / "bench"), *arguments], capture_output=True, text=True)
+    return forks.run(SCRIPTS / "bench" / "__main__.py", *arguments)
 
 
 def test_check_noise():
@@ -65,7 +64,7 @@ if __name__ == "__main__":
         outcomes = crew.race([Entry(name, name, case) for name in ("torchsrk eager", "nobody")])
     print(len(outcomes["torchsrk eager"].seconds), outcomes["nobody"].failed)
 """
-    done = subprocess.run([sys.executable, "-c", code, str(SCRIPTS / "bench")], capture_output=True, text=True)
+    done = forks.run(code, str(SCRIPTS / "bench"))
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split(maxsplit=1)[0]) >= 2
     assert "nobody" in done.stdout

@@ -70,7 +70,7 @@ def main(cases: list[Case], rank: int, size: int, folder: Path) -> None:
 
 def main_of(cases: list[Case]) -> None:
     """Every rank is a fork of this process, which has imported what they need, and runs nothing itself."""
-    import torch.distributed.tensor  # what loads the most, and late
+    import torch.distributed.tensor  # noqa: F401 - what loads the most, and late
 
     size, folder = int(sys.argv[1]), Path(sys.argv[2])
     ranks: list[int] = []

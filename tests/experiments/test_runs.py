@@ -2,7 +2,6 @@
 
 import csv
 import json
-import multiprocessing
 import os
 import random
 import re
@@ -16,11 +15,13 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
+from tests import forks
 from torchsrk.cli import main
 from torchsrk.experiments.config import ConfigError
 from torchsrk.experiments.folder import FolderError, RunFolder
 from torchsrk.experiments.runs import load_config, resolved
 
+pytestmark = pytest.mark.usefixtures("plain_figures")
 TEXT = """
 experiment: asymptotic
 description: a small one
@@ -107,23 +108,14 @@ def run_apart(arguments, errors):
     sys.exit(main(arguments))
 
 
-@pytest.fixture(scope="module")
-def processes():
-    """They start within milliseconds, so that kills meet the run itself and not the import of torch."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        [__name__, "torchsrk.experiments.asymptotic", "matplotlib.pyplot", "scipy.stats", "ot"]
-    )
-    return context
-
-
 @pytest.mark.long
-def test_killed_at_ten_moments(config, tmp_path, processes):
+def test_killed_at_ten_moments(config, tmp_path):
+    """Processes that start within milliseconds, so that kills meet the run itself and not the import of torch."""
     output, whole, errors = tmp_path / "run", tmp_path / "whole", tmp_path / "errors"
-    command = ["run", str(config), "--settings.time", "120", "--output"]
+    command = ["run", str(config), "--settings.time", "40", "--output"]
 
     def started(*arguments):
-        process = processes.Process(target=run_apart, args=([*command, *arguments], errors))
+        process = forks.server().Process(target=run_apart, args=([*command, *arguments], errors))
         process.start()
         return process
 

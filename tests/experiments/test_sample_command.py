@@ -1,7 +1,6 @@
 """``torchsrk sample``: every kind of target, what a folder holds, kills that change no byte, and what is refused."""
 
 import csv
-import multiprocessing
 import re
 import shutil
 import signal
@@ -14,6 +13,7 @@ import yaml
 from safetensors.torch import load_file
 from torch.distributions import Independent, constraints
 
+from tests import forks
 from torchsrk.checkpoints import load_checkpoint
 from torchsrk.cli import main
 from torchsrk.experiments.user_code import TargetError, target_at
@@ -22,6 +22,7 @@ from torchsrk.tuning import Tuning
 
 from .test_runs import contents, refused, run_apart
 
+pytestmark = pytest.mark.usefixtures("plain_figures")
 MODEL = """
 import torch
 from functools import partial
@@ -228,13 +229,11 @@ def test_compiled(model, tmp_path):
 
 
 def test_killed_and_resumed(model, tmp_path):
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "torchsrk.cli", "matplotlib.pyplot", "scipy.stats"])
     output, whole, errors = tmp_path / "run", tmp_path / "whole", tmp_path / "errors"
 
     def started(folder):
         arguments = command(f"{model}:gamma", folder, "--draws", "60", "--resume")
-        process = context.Process(target=run_apart, args=(arguments, errors))
+        process = forks.server().Process(target=run_apart, args=(arguments, errors))
         process.start()
         return process
 
