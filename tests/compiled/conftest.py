@@ -1,20 +1,49 @@
-"""Compiled steps of the tests go to a folder of their own, so that every run compiles anew."""
+"""Compiled steps of the tests go to a folder of their own, so that every run compiles anew, and compiles a step once."""
 
+import os
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-from torchsrk.compiled import stored
+from torchsrk.compiled import build, stored
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "scripts"))  # where the fuzzer is
 
 
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory):
+    """The folder, which processes that share out the tests have in common."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _fresh_cache(tmp_path_factory):
+def _fresh_cache(libraries):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TORCHSRK_CACHE", str(tmp_path_factory.mktemp("compiled")))
+        patch.setenv("TORCHSRK_CACHE", str(libraries))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _compiled_once(request, libraries, monkeypatch):
+    """A test with a cache of its own finds it empty, and what was compiled for others is copied there."""
+    if request.path.stem == "test_fallback":  # which is about the compiler
+        return
+    compile_anew = build._compile
+
+    def compiled(source, flags, library):
+        kept = libraries / library.name
+        if library == kept or not kept.exists():
+            compile_anew(source, flags, kept)
+        for suffix in () if library == kept else (".c", ".so"):
+            copy = shutil.copy(kept.with_suffix(suffix), library.with_suffix(f"{suffix}.copy"))
+            os.replace(copy, library.with_suffix(suffix))  # one that is loaded must not be written to
+
+    monkeypatch.setattr(build, "_compile", compiled)
 
 
 @pytest.fixture
