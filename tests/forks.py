@@ -11,7 +11,6 @@ import sys
 import tempfile
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 # Once for all: the first process that is started fixes them.
 _IMPORTED = [
@@ -20,43 +19,37 @@ _IMPORTED = [
 ]
 
 
-def server() -> Any:
-    """What has ``Process``, whose processes begin with all that imported."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_IMPORTED)
-    return context
+# The command, as a program.
+TORCHSRK = "import sys; from torchsrk.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
 class Fork:
     """A program that runs, whose output is kept in files."""
 
     def __init__(self, program: str | Path, *arguments: str, environment: dict[str, str] | None = None) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(_IMPORTED)
         self._folder = tempfile.TemporaryDirectory(prefix="fork-")
         self._files = [str(Path(self._folder.name, name)) for name in ("stdout", "stderr")]
         environment = dict(os.environ) if environment is None else environment
-        self._process = server().Process(target=_run, args=(program, [*arguments], environment, self._files))
+        self._process = context.Process(target=_run, args=(program, [*arguments], environment, self._files))
         self._process.start()
 
     @property
     def running(self) -> bool:
         return self._process.is_alive()
 
-    def kill(self) -> int:
+    def kill(self) -> subprocess.CompletedProcess[str]:
         self._process.kill()
-        return self.ended().returncode
-
-    def wait(self) -> int:
-        """Its exit code; negative is the signal that ended it."""
-        self._process.join()
-        assert self._process.exitcode is not None
-        return self._process.exitcode
+        return self.ended()
 
     def ended(self) -> subprocess.CompletedProcess[str]:
-        """When it has: its code, and all it said."""
-        code = self.wait()
+        """When it has: its code, negative for the signal that ended it, and all it said."""
+        self._process.join()
+        assert self._process.exitcode is not None
         with self._folder:
-            said = [Path(file).read_text(encoding="utf-8") for file in self._files]
-        return subprocess.CompletedProcess((), code, *said)
+            said = [Path(file).read_text(encoding="utf-8") if Path(file).exists() else "" for file in self._files]
+        return subprocess.CompletedProcess((), self._process.exitcode, *said)
 
 
 def run(

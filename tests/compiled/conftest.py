@@ -1,4 +1,4 @@
-"""Compiled steps of the tests go to a folder of their own, so that every run compiles anew, and compiles a step once."""
+"""Compiled steps of the tests go to a folder of their own: every run compiles anew, and each step once."""
 
 import os
 import shutil

@@ -65,7 +65,7 @@ def _norms_of(product: Callable[[Tensor], Tensor], start: Tensor, iterations: in
 def _product(potential: Potential, x: Tensor, u: Tensor, order: int) -> Tensor:
     """∇^(order + 1) f(x)[u, ..., u], a vector a particle: the gradient of f's derivative of that order along u.
 
-    By backward passes alone: nested forward ones go through Python, operation by operation, and take forty times as long.
+    By backward passes alone: nested forward ones go through Python, operation by operation, forty times as slowly.
     """
     with torch.enable_grad():
         x = x.detach().requires_grad_()
