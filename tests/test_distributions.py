@@ -6,7 +6,6 @@ them, so that a right sampler fails one with a probability below 1 % when the se
 
 import copy
 import math
-import multiprocessing
 import pickle
 
 import pytest
@@ -16,6 +15,7 @@ from torch import distributions as D
 from torch import nn
 from torch.distributions import constraints
 
+from tests import forks
 from tests.memory import run_numbers
 from tests.problems import mixture
 from torchsrk.distributions import DiffusionDistribution
@@ -459,19 +459,16 @@ class Draws(torch.utils.data.IterableDataset):
         return (self.distribution.sample((4,)) for _ in range(3))
 
 
-def _draw(connection, pickled):
-    connection.send(pickle.loads(pickled).sample((4,)).tolist())
+DRAW = "import pickle, sys, torch; print(*pickle.load(open(sys.argv[1], 'rb')).sample((4,)).flatten().tolist())"
 
 
-def test_in_data_pipelines_and_processes():
+def test_in_data_pipelines_and_processes(tmp_path):
     batches = list(torch.utils.data.DataLoader(Draws(diffusion("gamma", num_steps=3)), batch_size=None))
     assert [batch.shape for batch in batches] == [(4, 2)] * 3
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_draw, args=(theirs, pickle.dumps(diffusion("gamma", num_steps=3))))
-    process.start()
-    drawn = torch.tensor(ours.recv())
-    process.join()
+    (tmp_path / "pickled").write_bytes(pickle.dumps(diffusion("gamma", num_steps=3)))
+    done = forks.run(DRAW, str(tmp_path / "pickled"))
+    assert done.returncode == 0, done.stderr
+    drawn = torch.tensor([float(number) for number in done.stdout.split()]).view(4, 2)
     torch.testing.assert_close(drawn, diffusion("gamma", num_steps=3).sample((4,)))
 
 
