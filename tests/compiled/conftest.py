@@ -1,13 +1,12 @@
 """Compiled steps of the tests go to a folder of their own: every run compiles anew, and each step once."""
 
 import os
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-from torchsrk.compiled import build, stored
+from torchsrk.compiled import stored
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "scripts"))  # where the fuzzer is
 
@@ -26,24 +25,6 @@ def _fresh_cache(libraries):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCHSRK_CACHE", str(libraries))
         yield
-
-
-@pytest.fixture(autouse=True)
-def _compiled_once(request, libraries, monkeypatch):
-    """A test with a cache of its own finds it empty, and what was compiled for others is copied there."""
-    if request.path.stem == "test_fallback":  # which is about the compiler
-        return
-    compile_anew = build._compile
-
-    def compiled(source, flags, library):
-        kept = libraries / library.name
-        if library == kept or not kept.exists():
-            compile_anew(source, flags, kept)
-        for suffix in () if library == kept else (".c", ".so"):
-            copy = shutil.copy(kept.with_suffix(suffix), library.with_suffix(f"{suffix}.copy"))
-            os.replace(copy, library.with_suffix(suffix))  # one that is loaded must not be written to
-
-    monkeypatch.setattr(build, "_compile", compiled)
 
 
 @pytest.fixture
