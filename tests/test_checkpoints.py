@@ -150,6 +150,7 @@ def test_others_files_are_refused_and_run_nothing(tmp_path, monkeypatch):
         load_checkpoint("missing")
 
 
+@pytest.mark.slow
 def test_killed_while_writing(tmp_path):
     """Whenever the writer is killed, the file is one of the states it wrote."""
     code = """

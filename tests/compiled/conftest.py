@@ -20,7 +20,7 @@ def libraries(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def _fresh_cache(libraries):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCHSRK_CACHE", str(libraries))
