@@ -269,9 +269,11 @@ def backward_pass(steps: int, recompute: bool, particles: int) -> MemoryRow:
 def measure_memory(size: Size) -> list[MemoryRow]:
     """A row for each number of steps, plain and recomputed, each from a process of its own."""
     rows = []
+    processes = get_context("forkserver")
+    processes.set_forkserver_preload(["torch", "torchsrk", "torchsrk.experiments.plots"])  # once for all of them
     for recompute, steps in ((False, size.plain_steps), (True, size.recomputed_steps)):
         for count in steps:
-            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            with ProcessPoolExecutor(1, mp_context=processes) as process:
                 rows.append(process.submit(backward_pass, count, recompute, size.memory_particles).result())
     return rows
 

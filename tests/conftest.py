@@ -12,6 +12,7 @@ if not torch.cuda.is_available():
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"  # for processes of the tests: threads that wait for a busy core burn another
 
 
 # Folders whose tests compile, start processes, tune or run experiments; others mark what is slow themselves.

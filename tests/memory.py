@@ -1,9 +1,8 @@
 """Peak memory of a piece of code, in a process of its own."""
 
-import subprocess
-import sys
+from tests import forks
 
-# Not ru_maxrss: a child process starts with its parent's. VmHWM belongs to the new program alone.
+# Not ru_maxrss: a child process starts with its parent's. VmHWM begins with what is there at the fork.
 PREAMBLE = """
 import sys, torch
 def peak():
@@ -14,6 +13,6 @@ def peak():
 
 def run_numbers(code: str, *arguments: str) -> list[float]:
     """The numbers that the code prints; ``peak()`` in it is the process's peak memory so far, in MB."""
-    command = [sys.executable, "-c", PREAMBLE + code, *arguments]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
-    return [float(number) for number in run.stdout.split()]
+    done = forks.run(PREAMBLE + code, *arguments)
+    assert done.returncode == 0, done.stderr
+    return [float(number) for number in done.stdout.split()]

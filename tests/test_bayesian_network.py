@@ -4,20 +4,19 @@ import csv
 import math
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.forks import Fork
+
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 
 
-def start(output: Path, *arguments: str) -> subprocess.Popen:
-    command = [sys.executable, str(SCRIPTS / "bayesian_network.py"), "--quick", "--output", str(output), *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start(output: Path, *arguments: str) -> Fork:
+    return Fork(SCRIPTS / "bayesian_network.py", "--quick", "--output", str(output), *arguments)
 
 
 def read(file: Path) -> list[dict[str, str]]:
@@ -28,10 +27,9 @@ def read(file: Path) -> list[dict[str, str]]:
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("unbroken")
-    process = start(output)
-    out, errors = process.communicate()
-    assert process.returncode == 0, errors
-    assert "reliability.png" in out
+    done = start(output).ended()
+    assert done.returncode == 0, done.stderr
+    assert "reliability.png" in done.stdout
     return output
 
 
@@ -90,16 +88,13 @@ def test_killed_and_resumed(unbroken, tmp_path):
     for file in written[:most]:
         shutil.copy(file, tmp_path / "units")
     process = start(tmp_path, "--resume")
-    while len(list(tmp_path.glob("units/*.safetensors"))) < most + 3 and process.poll() is None:
+    while len(list(tmp_path.glob("units/*.safetensors"))) < most + 3 and process.running:
         time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    assert process.kill().returncode == -signal.SIGKILL
     assert most + 3 <= len(list(tmp_path.glob("units/*.safetensors"))) < len(written)
 
-    resumed = start(tmp_path, "--resume")
-    _, errors = resumed.communicate()
-    assert resumed.returncode == 0, errors
+    resumed = start(tmp_path, "--resume").ended()
+    assert resumed.returncode == 0, resumed.stderr
     for name in names:
         assert (tmp_path / name).read_bytes() == (unbroken / name).read_bytes(), name
 

@@ -1,12 +1,13 @@
 """The table of posteriors, as far as it needs no other sampler."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+
+from tests import forks
 
 BENCH = Path(__file__).parent.parent / "scripts" / "bench"
 
@@ -162,7 +163,6 @@ def test_without_the_peers(tmp_path):
         pass
     else:
         pytest.skip("jax is here")
-    command = [sys.executable, str(BENCH), "--quick", "--only", "posteriors", "--output", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = forks.run(BENCH / "__main__.py", "--quick", "--only", "posteriors", "--output", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "Not measured: ModuleNotFoundError: No module named 'jax'" in done.stdout

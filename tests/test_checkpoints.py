@@ -3,8 +3,6 @@
 import math
 import os
 import pickle
-import subprocess
-import sys
 import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from tests.forks import Fork
 from torchsrk.checkpoints import CheckpointError, _digest, load_checkpoint, save_checkpoint
 from torchsrk.files import is_unfinished, replace_file
 
@@ -151,6 +150,7 @@ def test_others_files_are_refused_and_run_nothing(tmp_path, monkeypatch):
         load_checkpoint("missing")
 
 
+@pytest.mark.slow
 def test_killed_while_writing(tmp_path):
     """Whenever the writer is killed, the file is one of the states it wrote."""
     code = """
@@ -162,14 +162,13 @@ while True:
     k += 1
 """
     file = tmp_path / "a"
-    writer = subprocess.Popen([sys.executable, "-c", code, str(file)])
-    while not file.exists():
+    writer = Fork(code, str(file))
+    while not file.exists() and writer.running:
         time.sleep(0.01)
     for _ in range(20):
         saved = load_checkpoint(file)
         assert (saved["x"] == saved["k"]).all()
     writer.kill()
-    writer.wait()
     saved = load_checkpoint(file)
     assert (saved["x"] == saved["k"]).all()
 

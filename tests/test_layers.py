@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "torchsrk"
@@ -80,6 +81,11 @@ ALLOWED_LATE = {
 }
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
 def late_nodes(tree: ast.Module) -> set[ast.AST]:
     """What runs after the module has been loaded, or never."""
     late = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
@@ -91,7 +97,7 @@ def imported_parts(file: Path, *, late: bool) -> set[str]:
     """The parts of the package that a file imports from, when it is loaded or later."""
     inside = file.relative_to(PACKAGE).parts
     parts = set()
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    tree = parsed(file)
     later = late_nodes(tree)
     for node in (node for node in ast.walk(tree) if (node in later) is late):
         if isinstance(node, ast.ImportFrom) and node.level:

@@ -3,7 +3,6 @@
 import csv
 import math
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,20 +10,21 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.forks import Fork
 from torchsrk.metrics import energy_distance_squared
 from torchsrk.potentials import FunctionPotential
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 
 
-def command(output, *arguments):
-    return [sys.executable, str(SCRIPTS / "train_energy_model.py"), "--quick", "--output", str(output), *arguments]
+def start(output, *arguments):
+    return Fork(SCRIPTS / "train_energy_model.py", "--quick", "--output", str(output), *arguments)
 
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory):
     folder = tmp_path_factory.mktemp("unbroken")
-    done = subprocess.run(command(folder), capture_output=True, text=True)
+    done = start(folder).ended()
     assert done.returncode == 0, done.stderr
     return folder, done.stdout
 
@@ -58,21 +58,19 @@ def test_killed_and_resumed(unbroken, tmp_path, monkeypatch):
     shutil.copy(folder / "config.yaml", tmp_path)
     for file in written[:-2]:
         shutil.copy(file, tmp_path / "units")
-    with subprocess.Popen(
-        command(tmp_path, "--resume"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as killed:
-        while len(list(tmp_path.glob("units/*.safetensors"))) < 7 and killed.poll() is None:
-            time.sleep(0.01)
-        killed.kill()
+    killed = start(tmp_path, "--resume")
+    while len(list(tmp_path.glob("units/*.safetensors"))) < 7 and killed.running:
+        time.sleep(0.01)
+    killed.kill()
     assert len(list(tmp_path.glob("units/*.safetensors"))) == 7
 
     monkeypatch.syspath_prepend(str(SCRIPTS))
-    monkeypatch.setattr(sys, "argv", command(tmp_path)[1:])
+    monkeypatch.setattr(sys, "argv", ["train_energy_model.py", "--quick", "--output", str(tmp_path)])
     from train_energy_model import main
 
     with pytest.raises(SystemExit, match="holds a run: --resume goes on with it"):
         main()
-    done = subprocess.run(command(tmp_path, "--resume"), capture_output=True, text=True)
+    done = start(tmp_path, "--resume").ended()
     assert done.returncode == 0, done.stderr
     for file in (folder / "scores.csv", *written):
         assert (tmp_path / file.relative_to(folder)).read_bytes() == file.read_bytes(), file.name

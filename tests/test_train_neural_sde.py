@@ -1,20 +1,19 @@
 """The neural SDE example: what its tables say, and that a killed run ends with the same bytes."""
 
 import csv
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.forks import Fork
 from torchsrk.checkpoints import load_checkpoint
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "train_neural_sde.py"
 
 
-def command(output: Path, *arguments: str) -> list[str]:
-    return [sys.executable, str(SCRIPT), "--quick", "--output", str(output), *arguments]
+def start(output: Path, *arguments: str) -> Fork:
+    return Fork(SCRIPT, "--quick", "--output", str(output), *arguments)
 
 
 def table(file: Path) -> list[dict[str, str]]:
@@ -26,7 +25,7 @@ def table(file: Path) -> list[dict[str, str]]:
 def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An unbroken run."""
     folder = tmp_path_factory.mktemp("unbroken")
-    done = subprocess.run(command(folder), capture_output=True, text=True)
+    done = start(folder).ended()
     assert done.returncode == 0, done.stderr
     assert f"figure: {folder / 'neural_sde.png'}" in done.stdout
     return folder
@@ -61,13 +60,13 @@ def test_recomputation_saves_memory(output):
 def test_a_killed_run_ends_with_the_same_bytes(output, tmp_path):
     model = "units/model.safetensors"
     checkpoint = tmp_path / model
-    with subprocess.Popen(command(tmp_path), stderr=subprocess.DEVNULL) as killed:
-        while not checkpoint.exists() and killed.poll() is None:
-            time.sleep(0.01)
-        killed.kill()
+    killed = start(tmp_path)
+    while not checkpoint.exists() and killed.running:
+        time.sleep(0.01)
+    killed.kill()
     stopped, whole = (load_checkpoint(folder / model)["result"]["updates"] for folder in (tmp_path, output))
     assert 0 < stopped < whole
-    done = subprocess.run(command(tmp_path, "--resume"), capture_output=True, text=True)
+    done = start(tmp_path, "--resume").ended()
     assert done.returncode == 0, done.stderr
     for name in (model, "training.csv", "gradients.csv"):
         assert (tmp_path / name).read_bytes() == (output / name).read_bytes(), name

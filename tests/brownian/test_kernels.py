@@ -19,14 +19,14 @@ from torchsrk.brownian.noise import fill_normal_reference
 SOURCE = Path(torchsrk.brownian.__file__).with_name("philox.c")
 FLAGS = ["-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi", "-fPIC", "-shared"]
 # The width of AVX-512 without it: gcc 12 breaks loops over such vectors when it vectorizes them once more.
-BUILDS = {
-    "installed": None,
-    "avx2": ["-O2", "-DBEST_KERNEL=(&kernel_avx2)"],
-    "zen3": ["-O2", "-DBEST_KERNEL=(&kernel_zen3)"],
-    "sse2": ["-O2", "-DBEST_KERNEL=(&kernel_sse2)"],
-    "portable, 16 bytes": ["-O2", "-DPORTABLE_BYTES=16"],
-    "portable, 64 bytes": ["-O1", "-DPORTABLE_BYTES=64"],
-}
+PORTABLE = {"portable, 16 bytes": ["-O2", "-DPORTABLE_BYTES=16"], "portable, 64 bytes": ["-O1", "-DPORTABLE_BYTES=64"]}
+SETS = ("avx2", "zen3", "sse2")  # all of them in one library, as they are installed
+CHOSEN = f"""
+static int chosen_set;
+void choose_set(int number) {{ chosen_set = number; }}
+#define BEST_KERNEL ((const Kernel *[]){{ {", ".join(f"&kernel_{name}" for name in SETS)} }}[chosen_set])
+#include "{SOURCE}"
+"""
 
 
 def has_avx2():
@@ -37,16 +37,31 @@ NEEDED = {"avx2": has_avx2, "zen3": has_avx2, "sse2": lambda: platform.machine()
 GUARD, UNTOUCHED = 16, -99.0
 
 
-@pytest.fixture(scope="module", params=BUILDS)
+def built(folder, source, *flags):
+    path = folder / "philox.so"
+    subprocess.run(["gcc", *FLAGS, *flags, "-o", str(path), str(source), "-lm", "-pthread"], check=True)
+    return native.load(str(path))
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory):
+    """The library of all instruction sets, of which one can be chosen."""
+    folder = tmp_path_factory.mktemp("sets")
+    (folder / "chosen.c").write_text(CHOSEN)
+    return built(folder, folder / "chosen.c", "-O2")
+
+
+@pytest.fixture(scope="module", params=["installed", *SETS, *PORTABLE])
 def kernel(request, tmp_path_factory):
-    flags = BUILDS[request.param]
-    if flags is None:
+    if request.param == "installed":
         return native.library() or pytest.skip("no noise kernel")
     if shutil.which("gcc") is None or (request.param in NEEDED and not NEEDED[request.param]()):
         pytest.skip("not for this machine")
-    path = tmp_path_factory.mktemp("kernel") / "philox.so"
-    subprocess.run(["gcc", *FLAGS, *flags, "-o", str(path), str(SOURCE), "-lm", "-pthread"], check=True)
-    return native.load(str(path))
+    if request.param in PORTABLE:
+        return built(tmp_path_factory.mktemp("kernel"), SOURCE, *PORTABLE[request.param])
+    library = request.getfixturevalue("sets")
+    library.choose_set(SETS.index(request.param))
+    return library
 
 
 def requests(count):

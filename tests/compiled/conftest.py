@@ -1,5 +1,6 @@
-"""Compiled steps of the tests go to a folder of their own, so that every run compiles anew."""
+"""Compiled steps of the tests go to a folder of their own: every run compiles anew, and each step once."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -10,10 +11,19 @@ from torchsrk.compiled import stored
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "scripts"))  # where the fuzzer is
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _fresh_cache(tmp_path_factory):
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory):
+    """The folder, which processes that share out the tests have in common."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _fresh_cache(libraries):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TORCHSRK_CACHE", str(tmp_path_factory.mktemp("compiled")))
+        patch.setenv("TORCHSRK_CACHE", str(libraries))
         yield
 
 

@@ -1,5 +1,6 @@
 """Schemes by second and third derivatives, compiled; and the eigendecomposition that one of them asks for."""
 
+import itertools
 import math
 
 import pytest
@@ -15,9 +16,17 @@ from torchsrk.potentials import FunctionPotential
 FORMS = [(torch.float32, SIDE_BY_SIDE), (torch.float64, ONE_BY_ONE)]
 
 
-@pytest.mark.parametrize(("dtype", "particles"), FORMS)
-@pytest.mark.parametrize("name", potentials())
-@pytest.mark.parametrize("scheme", ["ozaki", "tamed"])
+def by_turns(cases, forms=FORMS):
+    """Cases with a form each, the next one's the other."""
+    return [(*case, *form) for case, form in zip(cases, itertools.cycle(forms))]
+
+
+# A potential takes one form with one scheme, and the other with the other.
+PAIRS = by_turns(("ozaki", name) for name in potentials())
+PAIRS += by_turns((("tamed", name) for name in potentials()), FORMS[::-1])
+
+
+@pytest.mark.parametrize(("scheme", "name", "dtype", "particles"), PAIRS)
 def test_shipped_potentials(scheme, name, dtype, particles):
     potential, dim = potentials(dtype)[name]
     assert_same(*both(Langevin(potential), start(particles, dim, dtype), scheme))
@@ -98,8 +107,9 @@ def of_copies(x):
     return copies[0, :, 0] + copies[1, :, 2] + torch.linalg.eigvalsh(x[..., :1, None].square())[..., 0]
 
 
-@pytest.mark.parametrize(("dtype", "particles"), FORMS)
-@pytest.mark.parametrize("energy", [by_values, by_one_triangle, in_batches, of_copies], ids=lambda e: e.__name__)
+@pytest.mark.parametrize(
+    ("energy", "dtype", "particles"), by_turns([(by_values,), (by_one_triangle,), (in_batches,), (of_copies,)])
+)
 def test_eigenvalues_in_an_energy(energy, dtype, particles):
     potential = FunctionPotential(lambda x: 0.1 * energy(x) + 0.5 * x.square().sum(-1))
     assert_same(*both(Langevin(potential), start(particles, 3, dtype), "srk-ld"))

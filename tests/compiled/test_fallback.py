@@ -7,10 +7,11 @@ import sys
 import pytest
 import torch
 
+from tests import forks
 from tests.problems import mixture
 from torchsrk import ItoDiffusion, Langevin, sample
 from torchsrk.brownian import FourierLevyArea, native
-from torchsrk.compiled import build, compiling_pays, programs
+from torchsrk.compiled import build, compiling_pays, programs, recorded
 from torchsrk.potentials import FunctionPotential, NonConvex
 
 OPTIONS = {"step_size": 0.05, "num_steps": 4, "seed": 5}
@@ -32,7 +33,7 @@ def by_hessian(x):  # its gradient has zeros that torch does not write, and that
 def one_by_one(x):  # so many operations that a second step to count them is not made
     energies = []
     for row in x:
-        for _ in range(2_500):
+        for _ in range(700):
             row = row * 0.999
         energies.append(row.square().sum())
     return torch.stack(energies)
@@ -62,7 +63,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_says_why_and_runs(name):
+def test_says_why_and_runs(name, monkeypatch):
+    monkeypatch.setattr(programs, "_MOST_TRACED", 2_000)  # fewer, to be sooner there
+    monkeypatch.setattr(recorded, "MOST_OPERATIONS", 15_000)
     sde, scheme, reason = CASES[name]
     x0 = torch.ones(6, 3)
     with pytest.warns(RuntimeWarning, match=f"compile=True: this run is eager, as .*{reason}") as warned:
@@ -171,13 +174,14 @@ def test_a_library_of_another_machine_is_made_again(monkeypatch, tmp_path):
 def test_a_folder_for_one_process_is_gone_with_it(tmp_path):
     (tmp_path / "home").write_text("")  # where no cache folder can be made
     environment = {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path), "PATH": "/usr/local/bin:/usr/bin:/bin"}
-    command = [sys.executable, "-W", "error", "-c", RUN, "compile"]
+    command = [sys.executable, "-c", RUN, "compile"]
     subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert not list(tmp_path.glob("torchsrk*"))
 
 
 RUN = """
-import sys, torch
+import sys, torch, warnings
+warnings.simplefilter("error")
 from torchsrk import Langevin, sample
 from torchsrk.potentials import GaussianMixture
 from torchsrk.compiled import build
@@ -200,8 +204,9 @@ def test_a_library_is_compiled_once_and_found_by_the_next_process(tmp_path):
     environment = {"TORCHSRK_CACHE": str(cache), "PATH": "/usr/local/bin:/usr/bin:/bin"}
 
     def run(how):
-        command = [sys.executable, "-W", "error", "-c", RUN, how]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        done = forks.run(RUN, how, environment=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     first = run("compile")
     (library,) = cache.glob("*.so")

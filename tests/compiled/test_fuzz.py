@@ -1,8 +1,6 @@
 """A seeded portion of the fuzzer, and that it finds what it is there to find."""
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from fuzz.functions import idiom_of
 from fuzz.programs import draw_program
 from fuzz.report import normalised, written
 from fuzz.workers import Result, examine, examine_all
+from tests import forks
 from torchsrk import Langevin
 from torchsrk.potentials import FunctionPotential
 
@@ -147,8 +146,7 @@ def test_crashes_and_hangs_cost_one_program_each(tmp_path):
 
 def test_the_script_runs_one_program_again(tmp_path):
     script, report = Path(workers.__file__).parent.parent / "fuzz_compiled.py", tmp_path / "report.txt"
-    command = [sys.executable, str(script), "--only", "205", "--jobs", "1", "--report", str(report)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = forks.run(script, "--only", "205", "--jobs", "1", "--report", str(report))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(draw_program(205).text)
     assert report.read_text().startswith("1 programs in")

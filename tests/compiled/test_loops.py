@@ -1,5 +1,7 @@
 """Long series: loops that Python has unrolled are loops in C again, with the eager run's numbers."""
 
+from itertools import cycle
+
 import pytest
 import torch
 
@@ -8,7 +10,7 @@ from torchsrk import Langevin, sample
 from torchsrk.compiled import lowering, programs
 from torchsrk.potentials import FunctionPotential
 
-STEPS = 150
+STEPS = 100
 SERIES = torch.randn(STEPS, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 NUMBERS = SERIES.tolist()
 
@@ -75,15 +77,20 @@ def path(x):
 ENERGIES = {f.__name__: f for f in (garch, second_order, level, errors, matrices, path)}
 
 
-@pytest.mark.parametrize("particles", [1, ONE_BY_ONE, SIDE_BY_SIDE])
-@pytest.mark.parametrize("name", ENERGIES)
+# Side by side, and one by one: by turns a single one, and some.
+CASES = [(name, SIDE_BY_SIDE) for name in ENERGIES] + list(zip(ENERGIES, cycle((1, ONE_BY_ONE))))
+
+
+@pytest.mark.parametrize(("name", "particles"), CASES)
 def test_series(name, particles, monkeypatch):
     codes = []
     programs._PROGRAMS.clear()
     lower = lowering.lower
     monkeypatch.setattr(programs, "lower", lambda *given, **more: codes.append(lower(*given, **more)) or codes[-1])
     sde = Langevin(FunctionPotential(lambda x: 0.1 * ENERGIES[name](x) + x.square().sum(-1)))
-    assert_same(*both(sde, 0.5 * start(particles, 120 if name == "path" else 3), "em", step_size=1e-3, num_steps=5))
+    assert_same(
+        *both(sde, 0.5 * start(particles, STEPS - 10 if name == "path" else 3), "em", step_size=1e-3, num_steps=5)
+    )
     assert codes[0].source.count("it++") >= 2  # there and back
     assert len(codes[0].source) < 60_000
 
@@ -91,7 +98,7 @@ def test_series(name, particles, monkeypatch):
 def test_a_series_that_looks_at_values_is_eager():
     def energy(x):
         loss = x.square().sum(-1)
-        for t in range(400):
+        for t in range(2 * STEPS):
             loss = loss + 0.01 * (x[..., 0] - SERIES[t % STEPS]).square() * (1.0 if x.sum() > -1e9 else 2.0)
         return loss
 
@@ -103,7 +110,7 @@ def test_a_series_that_looks_at_values_is_eager():
 def test_a_series_that_depends_on_the_number_of_particles_is_eager():
     def energy(x):
         loss = x.square().sum(-1)
-        for t in range(400):
+        for t in range(2 * STEPS):
             loss = loss + 0.01 * (x[..., 0] - SERIES[t % STEPS]).square() / len(x)
         return loss
 

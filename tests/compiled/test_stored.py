@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import types
+from contextlib import suppress
 
 import pytest
 import torch
@@ -27,12 +28,23 @@ OPTIONS = {"integrator": "em", "step_size": 0.05, "num_steps": 4, "seed": 5}
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch, programs_on_disk):
+def empty(tmp_path, monkeypatch, programs_on_disk):
     monkeypatch.setenv("TORCHSRK_CACHE", str(tmp_path))
     programs._PROGRAMS.clear()
     stored._REJECTED.clear()
     yield tmp_path
     stored._REJECTED.clear()
+
+
+@pytest.fixture
+def cache(empty, libraries):
+    """No program is there. Libraries are, of any C that was compiled before: what is looked for is their names."""
+    for library in libraries.glob("*.so"):
+        os.link(library, empty / library.name)
+    yield empty
+    for library in {file.name for file in empty.glob("*.so")} - {file.name for file in libraries.glob("*.so")}:
+        with suppress(FileExistsError):  # by another process in the meantime
+            os.link(empty / library, libraries / library)
 
 
 def used():
@@ -266,10 +278,10 @@ def test_a_file_that_is_not_as_it_was_made_is_not_used_and_is_made_again(name, c
     assert not file.stat().st_mode & 0o077
 
 
-def test_a_library_that_is_gone_is_made_again(cache):
+def test_a_library_that_is_gone_is_made_again(empty):
     sde, x0 = Langevin(mixture(4)), torch.linspace(-1.0, 1.0, 36).view(9, 4)
     assert as_in_a_new_process(sde, x0)
-    (library,) = cache.glob("*.so")
+    (library,) = empty.glob("*.so")
     library.unlink()
     assert as_in_a_new_process(sde, x0)
     assert library.exists()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +25,14 @@ Case = Callable[[Any], None]
 def run_crew(module: str, size: int, folder: Path, timeout: float) -> list[dict[str, str]]:
     """What the cases of a module ended with on each of so many ranks: "passed", or a traceback."""
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "error::RuntimeWarning", "-m", module]
-    ranks = [
-        subprocess.Popen([*command, str(rank), str(size), str(folder)], env=environment, cwd=REPOSITORY)
-        for rank in range(size)
-    ]
+    command = [sys.executable, "-W", "error::RuntimeWarning", "-m", module, str(size), str(folder)]
+    crew = subprocess.Popen(command, env=environment, cwd=REPOSITORY, start_new_session=True)
     try:
-        for rank in ranks:
-            rank.wait(timeout)
+        crew.wait(timeout)
     finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
+        with suppress(ProcessLookupError):
+            os.killpg(crew.pid, signal.SIGKILL)  # with its ranks
+        crew.wait()
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(size)]
 
 
@@ -71,5 +69,14 @@ def main(cases: list[Case], rank: int, size: int, folder: Path) -> None:
 
 
 def main_of(cases: list[Case]) -> None:
-    rank, size, folder = sys.argv[1:]
-    main(cases, int(rank), int(size), Path(folder))
+    """Every rank is a fork of this process, which has imported what they need, and runs nothing itself."""
+    import torch.distributed.tensor  # noqa: F401 - what loads the most, and late
+
+    size, folder = int(sys.argv[1]), Path(sys.argv[2])
+    ranks: list[int] = []
+    for rank in range(size):
+        ranks.append(os.fork())
+        if not ranks[-1]:
+            main(cases, rank, size, folder)
+    for pid in ranks:
+        os.waitpid(pid, 0)

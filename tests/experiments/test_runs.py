@@ -2,7 +2,6 @@
 
 import csv
 import json
-import multiprocessing
 import os
 import random
 import re
@@ -16,11 +15,13 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
+from tests import forks
 from torchsrk.cli import main
 from torchsrk.experiments.config import ConfigError
 from torchsrk.experiments.folder import FolderError, RunFolder
 from torchsrk.experiments.runs import load_config, resolved
 
+pytestmark = pytest.mark.usefixtures("plain_figures")
 TEXT = """
 experiment: asymptotic
 description: a small one
@@ -100,38 +101,19 @@ def test_the_resolved_config_gives_the_same_run(unbroken, tmp_path):
     assert contents(tmp_path / "run") == contents(unbroken)
 
 
-def run_apart(arguments, errors):
-    """The command in a process of its own, which starts with everything imported."""
-    with open(errors, "w") as file:
-        os.dup2(file.fileno(), 2)
-    sys.exit(main(arguments))
-
-
-@pytest.fixture(scope="module")
-def processes():
-    """They start within milliseconds, so that kills meet the run itself and not the import of torch."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        [__name__, "torchsrk.experiments.asymptotic", "matplotlib.pyplot", "scipy.stats", "ot"]
-    )
-    return context
-
-
 @pytest.mark.long
-def test_killed_at_ten_moments(config, tmp_path, processes):
-    output, whole, errors = tmp_path / "run", tmp_path / "whole", tmp_path / "errors"
-    command = ["run", str(config), "--settings.time", "120", "--output"]
+def test_killed_at_ten_moments(config, tmp_path):
+    """Processes that start within milliseconds, so that kills meet the run itself and not the import of torch."""
+    output, whole = tmp_path / "run", tmp_path / "whole"
+    command = ["run", str(config), "--settings.time", "40", "--output"]
 
     def started(*arguments):
-        process = processes.Process(target=run_apart, args=([*command, *arguments], errors))
-        process.start()
-        return process
+        return forks.Fork(forks.TORCHSRK, *command, *arguments)
 
-    started(str(tmp_path / "first")).join()  # the server itself takes a while to start
+    started(str(tmp_path / "first")).kill()  # the server itself takes a while to start
     start = time.perf_counter()
-    process = started(str(whole))
-    process.join()
-    assert process.exitcode == 0, errors.read_text()
+    done = started(str(whole)).ended()
+    assert done.returncode == 0, done.stderr
     length = time.perf_counter() - start
     moments, midway = random.Random(0), 0
     for attempt in range(10):
@@ -142,21 +124,19 @@ def test_killed_at_ten_moments(config, tmp_path, processes):
             before = 0
         deadline = time.perf_counter() + (60.0 if attempt % 2 else moments.uniform(0.0, 0.9) * length)
         process = started(str(output), "--resume")
-        while process.is_alive() and time.perf_counter() < deadline:
+        while process.running and time.perf_counter() < deadline:
             if attempt % 2 and len(list(output.glob("units/*.safetensors"))) > before:
                 break
             time.sleep(0.005)
-        process.kill()
-        process.join()
-        assert process.exitcode in (0, -signal.SIGKILL), errors.read_text()
+        done = process.kill()
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
         midway += 0 < len(list(output.glob("units/*.safetensors"))) < 6
-        if process.exitcode == 0:  # done before its time: from the start again
+        if done.returncode == 0:  # done before its time: from the start again
             assert contents(output) == contents(whole)
             shutil.rmtree(output)
     assert midway > 1
-    process = started(str(output), "--resume")
-    process.join()
-    assert process.exitcode == 0, errors.read_text()
+    done = started(str(output), "--resume").ended()
+    assert done.returncode == 0, done.stderr
     assert contents(output) == contents(whole)
 
 

@@ -1,7 +1,6 @@
 """``torchsrk sample``: every kind of target, what a folder holds, kills that change no byte, and what is refused."""
 
 import csv
-import multiprocessing
 import re
 import shutil
 import signal
@@ -14,14 +13,16 @@ import yaml
 from safetensors.torch import load_file
 from torch.distributions import Independent, constraints
 
+from tests import forks
 from torchsrk.checkpoints import load_checkpoint
 from torchsrk.cli import main
 from torchsrk.experiments.user_code import TargetError, target_at
 from torchsrk.potentials import Banana, UnconstrainedPotential
 from torchsrk.tuning import Tuning
 
-from .test_runs import contents, refused, run_apart
+from .test_runs import contents, refused
 
+pytestmark = pytest.mark.usefixtures("plain_figures")
 MODEL = """
 import torch
 from functools import partial
@@ -228,34 +229,26 @@ def test_compiled(model, tmp_path):
 
 
 def test_killed_and_resumed(model, tmp_path):
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "torchsrk.cli", "matplotlib.pyplot", "scipy.stats"])
-    output, whole, errors = tmp_path / "run", tmp_path / "whole", tmp_path / "errors"
+    output, whole = tmp_path / "run", tmp_path / "whole"
 
     def started(folder):
-        arguments = command(f"{model}:gamma", folder, "--draws", "60", "--resume")
-        process = context.Process(target=run_apart, args=(arguments, errors))
-        process.start()
-        return process
+        return forks.Fork(forks.TORCHSRK, *command(f"{model}:gamma", folder, "--draws", "60", "--resume"))
 
-    uncut = started(whole)
-    uncut.join()
-    assert uncut.exitcode == 0, errors.read_text()
+    uncut = started(whole).ended()
+    assert uncut.returncode == 0, uncut.stderr
     midway = 0
     for units in (0, 1, 10, 30):  # during tuning, after it, among the draws
         process = started(output)
-        while process.is_alive() and not (
+        while process.running and not (
             (output / "config.yaml").exists() and len(list(output.glob("units/*.safetensors"))) >= units
         ):
             time.sleep(0.001)
-        process.kill()
-        process.join()
-        assert process.exitcode in (0, -signal.SIGKILL), errors.read_text()
+        done = process.kill()
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
         midway += not (output / "summary.md").exists()
     assert midway >= 2
-    last = started(output)
-    last.join()
-    assert last.exitcode == 0, errors.read_text()
+    last = started(output).ended()
+    assert last.returncode == 0, last.stderr
     assert contents(output) == contents(whole)
 
 
