@@ -30,15 +30,7 @@ _FEW_SUMS = 8  # of a particle on its own: so few that its terms, and not its su
 def mm(writer: Writer, call: Call, shape: Shape) -> Value:
     if _takes_all_groups(writer, call["self"], call["mat2"]):
         return _of_all_groups(writer, call["self"], call["mat2"], None, shape)
-    a, b = writer.stored(call["self"]), _columns(writer, call["mat2"], shape)
-    return _product(
-        writer,
-        shape,
-        a.shape[-1],
-        lambda i, k: a.operand([i[0], k]),
-        lambda i, k: b.operand([k, i[1]]),
-        by_terms=_by_terms(writer, a, call["mat2"], shape),
-    )
+    return _by_columns(writer, call["self"], call["mat2"], shape)
 
 
 def bmm(writer: Writer, call: Call, shape: Shape) -> Value:
@@ -52,14 +44,19 @@ def addmm(writer: Writer, call: Call, shape: Shape) -> Value:
     added = call["self"]
     if _takes_all_groups(writer, call["mat1"], call["mat2"]) and _is_row(writer, added, shape):
         return _of_all_groups(writer, call["mat1"], call["mat2"], added, shape)
-    bias, a, b = writer.stored(call["self"]), writer.stored(call["mat1"]), _columns(writer, call["mat2"], shape)
+    return _by_columns(writer, call["mat1"], call["mat2"], shape, writer.stored(added))
+
+
+def _by_columns(writer: Writer, left: fx.Node, weights: fx.Node, shape: Shape, bias: Value | None = None) -> Value:
+    a, b = writer.stored(left), _columns(writer, weights, shape)
     return _product(
         writer,
         shape,
         a.shape[-1],
         lambda i, k: a.operand([i[0], k]),
         lambda i, k: b.operand([k, i[1]]),
-        start=lambda i: vector(bias.operand(i)),
+        start=None if bias is None else lambda i: vector(bias.operand(i)),
+        by_terms=None if bias is not None else _by_terms(writer, a, weights, shape),
     )
 
 
