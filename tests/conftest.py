@@ -22,6 +22,7 @@ SLOW_FILES = {
     *("test_readme", "test_recompute", "test_scripts", "test_train_energy_model", "test_train_neural_sde"),
     *("test_training", "test_tuned_distributions", "test_rsample", "test_coupling", "test_signs", "test_distributions"),
     *("test_orders", "test_laws", "test_underdamped", "test_kernels", "test_triton", "test_keops", "test_minibatch"),
+    "test_family",
 }
 
 
