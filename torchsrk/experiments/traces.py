@@ -354,7 +354,7 @@ def draw(settings: Settings, rows: list[Row], references: list[Row], file: Any) 
         else:
             _show_signed(axis, own, wide)
         if not shared or axis.get_subplotspec().is_first_col():
-            axis.set_ylabel(f"{METRICS[settings.metric].label} to the target (bars: 95 %)")
+            axis.set_ylabel(f"{METRICS[settings.metric].label} (bars: 95 %)")
         axis.set(xlabel="iterations", title=target.title)
         axis.legend(fontsize=8, title="scheme (step size)", title_fontsize=8, loc="upper right")
     for axis in axes[:1] if shared else axes:
