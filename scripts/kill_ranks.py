@@ -66,14 +66,20 @@ class Job:
 
 
 def killed(folder: Path, *, restarts: int, steps: int, after: float, rank: int) -> Ended:
-    """The job, one of whose two ranks is killed so many seconds after they have begun."""
+    """The job, one of whose two ranks is killed so many seconds after they have begun; sooner if it had ended by then."""
     job = Job(folder, 2, restarts, steps)
     while len(job.ranks()) < 2 and job.process.poll() is None:
         time.sleep(0.05)
     time.sleep(after)
-    for pid in job.ranks()[rank : rank + 1]:
+    victims = job.ranks()[rank : rank + 1] if job.process.poll() is None else []
+    for pid in victims:
         os.kill(pid, signal.SIGKILL)
-    return job.end(timeout=300.0)
+    ended = job.end(timeout=300.0)
+    if victims or after < 0.1:
+        return ended
+    print(f"had ended before {after:.1f} s: again, killed after half of that", flush=True)
+    shutil.rmtree(folder)
+    return killed(folder, restarts=restarts, steps=steps, after=after / 2, rank=rank)
 
 
 def main() -> int:

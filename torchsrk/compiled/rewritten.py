@@ -42,17 +42,27 @@ def _written(read: Callable[[Tensor], bool], x: Any, index: Any, value: Any) -> 
 def _as_places(index: Any, read: Callable[[Tensor], bool]) -> tuple[Any, ...] | None:
     """An index with the places that its masks pick in their stead; None if there is no mask to replace."""
     parts = index if isinstance(index, tuple) else (index,)
-    masks = [part for part in parts if isinstance(part, Tensor) and part.dtype == torch.bool and part.ndim]
-    if not masks or not all(map(read, masks)):
+    masks = [part for part in parts if _is_mask(part)]
+    if not all(map(read, masks)) or not (masks or any(map(_is_list_of_booleans, parts))):
         return None
     places: list[Any] = []
     for part in parts:
-        if isinstance(part, Tensor) and part.dtype == torch.bool and part.ndim:
+        if _is_mask(part):
             with _disable_current_modes():
                 places += part.nonzero(as_tuple=True)
+        elif _is_list_of_booleans(part):
+            places.append([place for place, is_picked in enumerate(part) if is_picked])
         else:
             places.append(part)
     return tuple(places)
+
+
+def _is_mask(part: Any) -> bool:
+    return isinstance(part, Tensor) and part.dtype == torch.bool and part.ndim > 0
+
+
+def _is_list_of_booleans(part: Any) -> bool:
+    return isinstance(part, list) and bool(part) and all(isinstance(entry, bool) for entry in part)
 
 
 def _selected(read: Callable[[Tensor], bool], input: Any, mask: Any) -> Any:
