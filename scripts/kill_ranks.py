@@ -66,7 +66,7 @@ class Job:
 
 
 def killed(folder: Path, *, restarts: int, steps: int, after: float, rank: int) -> Ended:
-    """The job, one of whose two ranks is killed so many seconds after they have begun; sooner if it had ended by then."""
+    """The job, one of whose two ranks is killed some seconds after they began; sooner if it has ended by then."""
     job = Job(folder, 2, restarts, steps)
     while len(job.ranks()) < 2 and job.process.poll() is None:
         time.sleep(0.05)

@@ -78,7 +78,7 @@ ENERGIES = {
     "running statistics": lambda x: total(F.batch_norm(x, TRIPLE[0, 0], TRIPLE[0, 1].square() + 0.5).sin()),
     "determinant": lambda x: torch.linalg.det(x.unflatten(-1, (2, 2, 2)) + torch.eye(2, dtype=x.dtype)).sum(-1),
     "mask of data": lambda x: x[:, MASK].square().sum(-1) + x[..., ~MASK].sin().sum(-1),
-    "list of booleans": lambda x: x[:, MASK.tolist()].square().sum(-1) + x[..., [True] + [False] * (DIM - 1)].exp().sum(-1),
+    "list of booleans": lambda x: x[:, MASK.tolist()].square().sum(-1) + x[..., [False] * 7 + [True]].exp().sum(-1),
     "selected": lambda x: torch.masked_select(x.exp(), MASK).reshape(len(x), -1).sum(-1),
     "written by a mask": masked_write,
     "written by a condition": conditional_write,
