@@ -44,7 +44,7 @@ class InReals(fx.Interpreter):
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         if n.op in ("placeholder", "get_attr") and _is_complex(n):
             whole = super().run_node(n)
-            return Pair(*torch.view_as_real(whole).unbind(-1))
+            return Pair(*torch.view_as_real(whole.resolve_conj()).unbind(-1))
         if n.op != "call_function" or not (_is_complex(n) or _has_pair((args, kwargs))):
             return super().run_node(n)
         name = n.target._schema.name.removeprefix("aten::")  # type: ignore[union-attr]
@@ -237,6 +237,11 @@ def _scalar(value: complex, **kwargs: Any) -> Pair:
     return _full((), value, **kwargs)
 
 
+def _conjugate(a: Any) -> Pair:
+    whole = _scalar(a, dtype=torch.float64) if isinstance(a, complex) else _pair(a)  # gradients are of tensors
+    return whole.conjugate
+
+
 def _convert(a: Any, **kwargs: Any) -> Any:
     dtype = kwargs.get("dtype")
     wanted = _REALS.get(dtype, dtype)  # type: ignore[arg-type]
@@ -262,7 +267,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "where": _where,
     "polar": _polar,
     "complex": Pair,
-    **dict.fromkeys(("_conj", "_conj_physical", "conj_physical"), lambda a: _pair(a).conjugate),
+    **dict.fromkeys(("_conj", "_conj_physical", "conj_physical"), _conjugate),
     **dict.fromkeys(("resolve_conj", "resolve_neg"), lambda a: a),
     "real": lambda a: a.real,
     "imag": lambda a: a.imaginary,

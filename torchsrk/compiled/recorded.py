@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, fx
 
-from .complexes import has_complex
+from .complexes import InReals, has_complex
 from .recorder import ReadsValues, WritesElsewhere, record
 from .trace import (
     VALUES_DECIDE,
@@ -58,6 +58,8 @@ def record_step(
             drop_unread(graph)
             if any(map(writes, graph.nodes)):
                 graph, constants = _without_writes(graph, [*examples, *constants], len(examples))
+            if has_complex(graph):
+                graph = _in_reals(graph, [*examples, *constants], particles)
     except CannotCompile:
         raise
     except ReadsValues as error:
@@ -66,8 +68,6 @@ def record_step(
         raise CannotRecord("a step writes to a tensor that it did not make") from error
     except Exception as error:  # the user's own, or torch's
         raise CannotRecord(f"tracing a step failed: {reason_of(error)}") from error
-    if has_complex(graph):
-        raise CannotRecord("a step computes with complex numbers, which are made real in a trace by torch alone")
     if any(map(writes, graph.nodes)):
         raise CannotRecord("a step writes to a tensor that it did not make")
     module = Held(graph)
@@ -95,3 +95,13 @@ def _without_writes(graph: fx.Graph, given: list[Tensor], inputs: int) -> tuple[
     if any("as_strided" in str(node.target) for node in pure.nodes):  # torch's own way does without
         raise CannotRecord("a step writes to parts of a tensor in a way that has no C form here")
     return pure, given[inputs:]
+
+
+def _in_reals(graph: fx.Graph, given: list[Tensor], particles: int) -> fx.Graph:
+    """The graph with pairs of real numbers for complex ones."""
+    with torch.no_grad():
+        real, more = record(InReals(fx.GraphModule({}, graph), particles).run, given, decompositions())
+    if more:
+        raise CannotRecord("a step computes with complex numbers in a way that torch's tracer alone may follow")
+    drop_unread(real)
+    return real
