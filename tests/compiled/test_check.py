@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import distributions
 
-from tests.compiled.traces import count_traces, trace_once
+from tests.compiled.traces import count_traces
 from torchsrk import SDE, Langevin, sample
 from torchsrk.compiled import check, checked, programs
 from torchsrk.compiled.evaluation import Evaluation
@@ -97,13 +97,9 @@ def last_used():
     return next(reversed(programs._PROGRAMS.values()))
 
 
-TRACES = {}  # of the energy's step, that nothing breaks
-
-
 @pytest.mark.parametrize(("name", "particles"), [*((name, 37) for name in BROKEN), ("a sign", 3), ("a sum", 3)])
 def test_a_broken_lowering_is_caught(name, particles, monkeypatch):
     sde = Langevin(FunctionPotential(energy))
-    trace_once(monkeypatch, TRACES)
     BROKEN[name](monkeypatch)
     with pytest.warns(RuntimeWarning, match=DIFFERS):
         compiled = run(sde, start(particles), compile=True)

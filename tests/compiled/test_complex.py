@@ -6,6 +6,7 @@ import warnings
 import pytest
 import torch
 
+from tests.compiled.test_same_numbers import added_up, some_at_a_time
 from torchsrk import Langevin, sample
 from torchsrk.compiled import fourier
 from torchsrk.potentials import FunctionPotential
@@ -61,16 +62,11 @@ def both_ways(energy, x0):
         return [sample(sde, x0, integrator="em", compile=compile, **OPTIONS).final for compile in (False, True)]
 
 
-# Added up: what is wrong with one of them shows in the sum.
-SUMS = [list(ENERGIES)[number : number + 4] for number in range(0, len(ENERGIES), 4)]
-
-
-@pytest.mark.parametrize("names", SUMS, ids=", ".join)
+@some_at_a_time(ENERGIES, 5)
 def test_same_numbers(names):
-    number = SUMS.index(names)
-    dtype = (torch.float32, torch.float64)[number % 2]
+    dtype = (torch.float32, torch.float64)[list(ENERGIES).index(names[0]) % 2]
     x0 = 0.1 + torch.rand(9, 8, dtype=dtype, generator=torch.Generator().manual_seed(1))
-    eager, compiled = both_ways(lambda x: sum(ENERGIES[name](x) for name in names), x0)
+    eager, compiled = both_ways(added_up(ENERGIES, names), x0)
     assert not torch.equal(eager, x0)
     tolerance = 1e-5 if dtype == torch.float32 else 1e-12
     torch.testing.assert_close(compiled, eager, rtol=tolerance, atol=tolerance)

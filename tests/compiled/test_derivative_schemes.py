@@ -112,7 +112,7 @@ def of_copies(x):
 )
 def test_eigenvalues_in_an_energy(energy, dtype, particles):
     potential = FunctionPotential(lambda x: 0.1 * energy(x) + 0.5 * x.square().sum(-1))
-    assert_same(*both(Langevin(potential), start(particles, 3, dtype), "srk-ld"))
+    assert_same(*both(Langevin(potential), start(particles, 3, dtype), "em"))
 
 
 @pytest.mark.parametrize("scale", [1e-40, 1e-300, 1e290])

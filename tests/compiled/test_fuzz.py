@@ -18,7 +18,7 @@ from torchsrk.potentials import FunctionPotential
 
 OPTIONS = {"integrator": "em", "step_size": 0.02, "num_steps": 3, "seed": 5}
 # A stride that no number of idioms divides, so that all groups have their turn.
-SEEDS = range(0, 38 * 37, 37)
+SEEDS = range(0, 28 * 37, 37)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -3,8 +3,15 @@
 import pytest
 import torch
 
-from tests.compiled.test_same_numbers import ONE_BY_ONE, SIDE_BY_SIDE, assert_same, both, start
-from tests.compiled.traces import trace_once
+from tests.compiled.test_same_numbers import (
+    ONE_BY_ONE,
+    SIDE_BY_SIDE,
+    added_up,
+    assert_same,
+    both,
+    some_at_a_time,
+    start,
+)
 from torchsrk import Langevin, sample
 from torchsrk.potentials import FunctionPotential
 
@@ -53,10 +60,9 @@ ENERGIES = {
 }
 
 
-@pytest.mark.parametrize("name", ENERGIES)
-def test_matrices(name, monkeypatch):
-    trace_once(monkeypatch, {})
-    energy = ENERGIES[name]
+@some_at_a_time(ENERGIES, 4)
+def test_matrices(names):
+    energy = added_up(ENERGIES, names)
     sde = Langevin(FunctionPotential(lambda x: 0.1 * energy(x) + 2.0 * x.square().sum(-1), SIZE))
     for particles in (ONE_BY_ONE, SIDE_BY_SIDE):
         assert_same(*both(sde, 0.3 * start(particles, SIZE), "em", step_size=1e-3))

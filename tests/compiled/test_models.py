@@ -5,8 +5,15 @@ import torch
 import torch.nn.functional as F
 from torch import distributions, nn
 
-from tests.compiled.test_same_numbers import ONE_BY_ONE, SIDE_BY_SIDE, assert_same, both, start
-from tests.compiled.traces import trace_once
+from tests.compiled.test_same_numbers import (
+    ONE_BY_ONE,
+    SIDE_BY_SIDE,
+    added_up,
+    assert_same,
+    both,
+    some_at_a_time,
+    start,
+)
 from torchsrk import Langevin, sample
 from torchsrk.potentials import FunctionPotential
 
@@ -93,10 +100,9 @@ ENERGIES = {
 }
 
 
-@pytest.mark.parametrize("name", ENERGIES)
-def test_models(name, monkeypatch):
-    trace_once(monkeypatch, {})
-    energy = ENERGIES[name]
+@some_at_a_time(ENERGIES, 10)
+def test_models(names):
+    energy = added_up(ENERGIES, names)
     sde = Langevin(FunctionPotential(lambda x: 0.1 * energy(x) + x.square().sum(-1), DIM))
     for particles in (1, ONE_BY_ONE, SIDE_BY_SIDE):
         assert_same(*both(sde, 0.5 * start(particles, DIM), "em", step_size=2e-3, num_steps=8))
@@ -142,7 +148,7 @@ def test_a_batch_norm_in_training_mixes_particles():
         sample(sde, start(SIDE_BY_SIDE, DIM), integrator="em", step_size=1e-3, num_steps=2, seed=0, compile=True)
 
 
-def test_a_product_that_copies_for_some_batches_alone_is_no_loop_over_particles(monkeypatch):
+def test_a_product_that_copies_for_some_batches_alone_is_no_loop_over_particles():
     """Steps of two and of three particles make other numbers of operations here, and those of more the same."""
     into, across = constant(3, 4, 5), constant(5, 2)
 
@@ -150,5 +156,4 @@ def test_a_product_that_copies_for_some_batches_alone_is_no_loop_over_particles(
         mixed = torch.einsum("kl,ijk,...ij->l...", across, into, x.unflatten(-1, (3, 4)))
         return mixed.square().sum(0) * 0.1 + x.square().sum(-1)
 
-    trace_once(monkeypatch, {})
     assert_same(*both(Langevin(FunctionPotential(energy, 12)), 0.5 * start(21, 12), "em", step_size=2e-3, num_steps=8))

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from tests.compiled.test_same_numbers import assert_same, both, start
-from tests.compiled.traces import trace_once
 from torchsrk import SDE, Langevin, sample
 from torchsrk.compiled import products, programs
 from torchsrk.compiled.products import PANEL, WIDEST_PANEL, in_panels
@@ -57,7 +56,6 @@ def test_weights_are_packed_once_for_all_that_read_them():
 @pytest.mark.parametrize(("hidden", "dtype"), [(64, torch.float32), (67, torch.float64), (129, torch.float64)])
 def test_layers_of_any_size(hidden, dtype, monkeypatch):
     """Outputs that are no multiple of a block's, with and without a bias, for batches that end within a tile."""
-    trace_once(monkeypatch, {})
     into, across, out = (
         weights(3, hidden, dtype=dtype),
         weights(hidden, hidden, dtype=dtype),

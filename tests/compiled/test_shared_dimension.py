@@ -75,7 +75,7 @@ ENERGIES = (
 @pytest.mark.parametrize("particles", [ONE_BY_ONE, SIDE_BY_SIDE])
 @pytest.mark.parametrize("energy", ENERGIES, ids=lambda energy: energy.__name__)
 def test_energies(energy, particles):
-    assert_same(*both(Langevin(FunctionPotential(energy)), start(particles, DIM), "srk-ld"))
+    assert_same(*both(Langevin(FunctionPotential(energy)), start(particles, DIM), "em"))
 
 
 @pytest.mark.parametrize("scheme", ["ozaki", "tamed"])

@@ -12,6 +12,7 @@ from tests.problems import networks, sdes
 from tests.test_gradients import PLACES, SOURCES
 from torchsrk import SDE, Langevin, NonFiniteStateError, UnderdampedLangevin, integrate
 from torchsrk.brownian import BrownianPath
+from torchsrk.compiled import programs
 from torchsrk.compiled.solve import CompiledSolve
 from torchsrk.potentials import FunctionPotential, Potential
 from torchsrk.sde import BaseSDE
@@ -93,7 +94,9 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_states_and_gradients_are_those_of_a_plain_solve(name):
+def test_states_and_gradients_are_those_of_a_plain_solve(name, monkeypatch):
+    """Traced by running it: torch's own tracer takes ten times as long."""
+    monkeypatch.delattr(programs, "trace_step")
     torch.manual_seed(0)
     sde, scheme = PROBLEMS[name]()
     dim = 2 if name in ("timed", "langevin", "underdamped") else 3

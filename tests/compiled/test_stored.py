@@ -86,8 +86,9 @@ potentials = [
     FunctionPotential(log_density=lambda x: -0.5 * x.square().sum(-1) - (x**4).sum(-1)),
     Network(),
 ]
-for scheme, sde in (("em", Langevin), ("srk-ld", Langevin), ("baoab", lambda f: UnderdampedLangevin(f, friction=1.5))):
-    for potential in potentials:
+for number, potential in enumerate(potentials):
+    schemes = ("em", Langevin), ("srk-ld", Langevin), ("baoab", lambda f: UnderdampedLangevin(f, friction=1.5))
+    for scheme, sde in (schemes[number % 3], schemes[(number + 1) % 3]):
         options = {"integrator": scheme, "step_size": 0.01 * int(sys.argv[1]), "num_steps": 3, "seed": 0}
         ends = [sample(sde(potential), torch.zeros(9, 4), compile=way, **options).final for way in (True, False)]
         assert torch.allclose(*ends, rtol=1e-4, atol=1e-5)
@@ -105,9 +106,9 @@ def test_the_next_process_traces_nothing(tmp_path):
         outcome = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         return outcome.stdout.split()
 
-    assert traced(1)[-1] == "15"
+    assert traced(1)[-1] == "10"
     assert traced(2) == ["False", "0", "0"]  # neither what torch imports to trace, nor its tables
-    assert len(list(tmp_path.glob("*.json"))) == 15
+    assert len(list(tmp_path.glob("*.json"))) == 10
 
 
 @pytest.mark.parametrize("name", CHANGES)

@@ -92,6 +92,8 @@ _BY_PARTS = {
 
 def _by_parts(target: Any, args: Any, kwargs: Any) -> Any:
     """An operation that does the same to real and to imaginary parts, and none to what is real."""
+    if isinstance(args[0], Pair) and not isinstance(args[0].real, Tensor):  # a number, as a factor has it: no form
+        return args[0]
 
     def part(of: Callable[[Pair], Tensor]) -> Any:
         taken = tree_map(lambda leaf: of(leaf) if isinstance(leaf, Pair) else leaf, (args, kwargs))
@@ -237,11 +239,6 @@ def _scalar(value: complex, **kwargs: Any) -> Pair:
     return _full((), value, **kwargs)
 
 
-def _conjugate(a: Any) -> Pair:
-    whole = _scalar(a, dtype=torch.float64) if isinstance(a, complex) else _pair(a)  # gradients are of tensors
-    return whole.conjugate
-
-
 def _convert(a: Any, **kwargs: Any) -> Any:
     dtype = kwargs.get("dtype")
     wanted = _REALS.get(dtype, dtype)  # type: ignore[arg-type]
@@ -267,7 +264,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "where": _where,
     "polar": _polar,
     "complex": Pair,
-    **dict.fromkeys(("_conj", "_conj_physical", "conj_physical"), _conjugate),
+    **dict.fromkeys(("_conj", "_conj_physical", "conj_physical"), lambda a: _pair(a).conjugate),
     **dict.fromkeys(("resolve_conj", "resolve_neg"), lambda a: a),
     "real": lambda a: a.real,
     "imag": lambda a: a.imaginary,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -257,19 +257,27 @@ def check_place(problem: Problem) -> None:
 
 
 def _compile(problem: Problem, key: Key, work: Work) -> Program:
-    """The problem's program, from a trace by running the step if that will do, else from one of torch's own."""
+    return by_either_way(work, partial(_compiled, problem, key))
+
+
+Made = TypeVar("Made")
+
+
+def by_either_way(work: Work, compiled: Callable[[bool, int], Made]) -> Made:
+    """What ``compiled(is_run, most)`` gives, of a step that does this work: with traces by running it, if they will do,
+    else with torch's own."""
     if work.operations > _FEW_OPERATIONS or recorded.MARKERS[0] * work.numbers <= _MOST_WRITTEN:
         try:
-            return _compiled(problem, key, is_run=True, most=_TIMES_MORE * max(_MOST_TRACED, work.operations))
+            return compiled(True, _TIMES_MORE * max(_MOST_TRACED, work.operations))
         except CannotBuild:
             raise
         except CannotCompile as reason:
             if work.operations > (_MOST_TRACED if isinstance(reason, CannotRecord) else _FEW_OPERATIONS):
                 raise
-    return _compiled(problem, key, is_run=False)
+    return compiled(False, recorded.MOST_OPERATIONS)
 
 
-def _compiled(problem: Problem, key: Key, is_run: bool, most: int = recorded.MOST_OPERATIONS) -> Program:
+def _compiled(problem: Problem, key: Key, is_run: bool, most: int) -> Program:
     way = Way(problem.flat_step, problem.width, partial(lower, one_by_one=problem.one_by_one), is_run, most)
     first = way.read(problem, problem.step_size)
     literals = literals_by(partial(way.read, problem), first)
@@ -320,7 +328,7 @@ class Way:
     def _traced(self, problem: Problem, step: Callable[..., Any], normals: Sequence[int], number: int) -> TracedStep:
         places = problem.first_places()
         if self.is_run:
-            row = problem.state.reshape(-1, self.width)[0]
+            row = problem.state.reshape(-1, problem.width)[0].repeat(self.width // problem.width)
             return recorded.record_step(step, normals, row, recorded.MARKERS[number], places, self.most)
         return trace_step(step, normals, self.width, problem.state.dtype, _MARKERS[number], places)
 

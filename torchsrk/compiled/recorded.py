@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -33,7 +34,7 @@ class CannotRecord(CannotCompile):
 
 
 def record_step(
-    step: Callable[..., Tensor],
+    step: Callable[..., Any],
     normals: Sequence[int],
     row: Tensor,
     particles: int,
@@ -43,17 +44,12 @@ def record_step(
     """As trace_step, at particles that are all where ``row`` is, and without noise; of so many operations at most."""
     watch = Watch(min(most_operations, MOST_OPERATIONS))
 
-    def watched(state: Tensor, *arguments: Tensor) -> Tensor:
-        with torch.no_grad(), watch:
-            moved = step(state, *arguments)
-        return watch.invalidated(moved, particles)
-
     examples = [row.detach().expand(particles, -1)]
     examples += [row.new_zeros(particles, components) for components in normals]
     examples.append(row.new_zeros(()))
     try:
         with tracing():
-            graph, read = record(watched, [*examples, *places], decompositions())
+            graph, read = record(watch.on(step, particles), [*examples, *places], decompositions())
             constants = [*places, *read]
             drop_unread(graph)
             if any(map(writes, graph.nodes)):

@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves
 from .calls import by_identity
 
 _BY_VALUE = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+_MASKS = (torch.bool, torch.uint8)
 _MARK = "_torchsrk_recorded"  # an attribute of tensors, which holds the recorder and the node that made them
 
 
@@ -47,7 +48,7 @@ def record(
     given = [recorder.input(tensor) for tensor in inputs]
     with recorder:
         result = function(*given)
-    recorder.graph.output(recorder.node(result))
+    recorder.graph.output(tuple(map(recorder.node, result)) if isinstance(result, tuple) else recorder.node(result))
     return recorder.graph, recorder.constants
 
 
@@ -126,7 +127,7 @@ class _Recorder(TorchDispatchMode):
                 made = facts.decomposition(*args, **kwargs)
             if made is not NotImplemented:
                 return made
-        if facts.looks_at_values and self._reads_recorded(args, kwargs):
+        if facts.looks_at_values and self._reads_recorded(args, kwargs) and not _picks_by_number(function, args):
             raise ReadsValues
         if facts.written and not self._has_made_all(facts.written, args, kwargs):
             raise WritesElsewhere
@@ -203,6 +204,12 @@ class _Recorder(TorchDispatchMode):
             self._made_on.setdefault(storage, []).append(weakref.ref(tensor))
         attributes[_MARK] = self, node
         return node
+
+
+def _picks_by_number(function: Any, args: Any) -> bool:
+    """Whether an operation is an index without a mask: what that gives has the same form for all values."""
+    is_index = function in (torch.ops.aten.index.Tensor, torch.ops.aten._unsafe_index.Tensor)
+    return is_index and not any(places is not None and places.dtype in _MASKS for places in args[1])
 
 
 def _written(function: Any) -> tuple[tuple[int, str], ...]:

@@ -20,7 +20,7 @@ from .fingerprint import number_of
 from .literals import Literals, Reading
 from .lowering import lower
 from .problem import Key, Problem
-from .programs import Way, check_place, load, program_of, warm_up
+from .programs import Way, by_either_way, check_place, load, program_of, warm_up
 from .steps import Checks, CompiledSteps
 from .trace import CannotCompile
 
@@ -182,9 +182,9 @@ def _remembered(problem: Problem, kept: _Kept) -> tuple[Hashable, CompiledSolve]
         check_place(problem)
         if problem.state.ndim != 2:
             raise CannotCompile(f"the state has shape {tuple(problem.state.shape)}, and not (particles, dim)")
-        warm_up(problem)
+        work = warm_up(problem)
         key = problem.key()
-        solve = _compile(problem, key)
+        solve = by_either_way(work, partial(_compiled, problem, key))
         if problem.key().form != key.form:
             raise CannotCompile("a step changes the SDE, or what its functions read")
     except CannotCompile as reason:
@@ -197,14 +197,14 @@ def _remembered(problem: Problem, kept: _Kept) -> tuple[Hashable, CompiledSolve]
     return _name(problem, key), solve
 
 
-def _compile(problem: Problem, key: Key) -> CompiledSolve:
+def _compiled(problem: Problem, key: Key, is_run: bool, most: int) -> CompiledSolve:
     width = problem.width
-    read = Way(problem.step, width, partial(lower, one_by_one=False)).read_twice(problem)
+    read = Way(problem.step, width, partial(lower, one_by_one=False), is_run, most).read_twice(problem)
     wanted = _needing_gradients(read.traced.constants)
     back_step = StepBack(problem.step, width, wanted)
     with ThreadPoolExecutor(1) as pool:  # the C compiler is at work while the step back is traced
         library = pool.submit(load, _program(read, problem))
-        read_back = Way(back_step, 2 * width, lower_adjoint).read_twice(problem)
+        read_back = Way(back_step, 2 * width, lower_adjoint, is_run, most).read_twice(problem)
         back = _steps(read_back, load(_program(read_back, problem, **read_back.made.definitions())), problem, key)
         forward = _steps(read, library.result(), problem, key)
     reached = tuple(wanted[k] for k in back_step.reached)

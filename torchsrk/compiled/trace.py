@@ -83,13 +83,6 @@ def trace_step(
 
     watch = Watch(_MOST_OPERATIONS)
 
-    def watched(state: Tensor, *arguments: Tensor) -> Any:
-        with torch.no_grad(), watch:
-            moved = step(state, *arguments)
-        if isinstance(moved, tuple):
-            return watch.invalidated(moved[0], particles), *moved[1:]
-        return watch.invalidated(moved, particles)
-
     table = decompositions()
 
     shapes = ((particles, width), *((particles, components) for components in normals), ())
@@ -103,7 +96,7 @@ def trace_step(
         with tracing():
             # Twice: gradients are taken first, then writes in place become values. What the step reads is an input
             # of the second, so that writes to tensors made from it become values too.
-            first = as_graph(watched, *examples, *places)
+            first = as_graph(watch.on(step, particles), *examples, *places)
             check_repeatable(first)
             constants = [*places, *_lift_constants(first)]
             written_out = torch.func.functionalize(first, remove="mutations_and_views")
@@ -270,7 +263,7 @@ class Watch(TorchFunctionMode):
 
     A tensor with data may be read as a Python number, which the graph then holds: see TracedStep. And distributions
     look at what they are given, where a trace has no values to look at: their conditions are taken as met, and the
-    step itself checks them, see ``invalidated``.
+    step itself checks them, see ``_invalidated``.
     """
 
     def __init__(self, most_operations: int) -> None:
@@ -311,7 +304,19 @@ class Watch(TorchFunctionMode):
             self.reads.append((value, value.detach().clone()))
         return True
 
-    def invalidated(self, moved: Tensor, particles: int) -> Tensor:
+    def on(self, step: Callable[..., Any], particles: int) -> Callable[..., Any]:
+        """The step of so many particles, watched: a function of a state, normals, the time and places."""
+
+        def watched(state: Tensor, *arguments: Tensor) -> Any:
+            with torch.no_grad(), self:
+                moved = step(state, *arguments)
+            if isinstance(moved, tuple):
+                return self._invalidated(moved[0], particles), *moved[1:]
+            return self._invalidated(moved, particles)
+
+        return watched
+
+    def _invalidated(self, moved: Tensor, particles: int) -> Tensor:
         """The new states, NaN where a distribution would have raised an error: the run then ends with one."""
         for condition in self.conditions:
             others = [d for d, size in enumerate(condition.shape) if size != particles]
