@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -78,12 +79,9 @@ def main(cases: list[Case], rank: int, size: int, folder: Path) -> None:
 def main_of(cases: list[Case]) -> None:
     """Every rank is a fork of this process, which has imported what they need, and runs nothing itself."""
     # What loads the most, and late.
-    import safetensors.torch
-    import torch._dynamo
-    import torch.distributed.checkpoint
-    import torch.distributed.tensor
-
-    import torchsrk.compiled.programs  # noqa: F401
+    late = ("torch._dynamo", "torch.distributed.checkpoint", "torch.distributed.tensor")
+    for name in (*late, "safetensors.torch", "torchsrk.compiled.programs"):
+        importlib.import_module(name)
 
     size, folder = int(sys.argv[1]), Path(sys.argv[2])
     ranks: list[int] = []
