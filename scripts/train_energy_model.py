@@ -58,12 +58,12 @@ class Settings:
 QUICK = Settings(
     step_sizes=(0.04,),
     seeds=2,
-    updates=150,
+    updates=100,
     chains=300,
     batch=300,
     width=32,
     learning_rate=1e-2,
-    fresh_steps=300,
+    fresh_steps=200,
     cells=100,
 )
 

@@ -90,8 +90,12 @@ def test_composed_noise_has_its_law(scheme):
         assert abs(float((parts[a] * parts[b]).mean()) - (a == b)) < 5.0 * error
 
 
-@pytest.mark.parametrize("scheme", [EulerMaruyama(), LeimkuhlerMatthews(), BAOAB(), OBABO(), UBU()], ids=str)
-@pytest.mark.parametrize("batch", [(), (2,)])
+# Every one takes a second to compile: rows of one particle and of two by turns, overdamped and with momentum.
+@pytest.mark.parametrize(
+    ("scheme", "batch"),
+    [(EulerMaruyama(), ()), (LeimkuhlerMatthews(), (2,)), (BAOAB(), ()), (OBABO(), (2,)), (UBU(), ())],
+    ids=str,
+)
 def test_compiled_levels_are_the_eager_ones(scheme, batch):
     potential = FunctionPotential(lambda x: (0.5 * x.square() + x.sin()).sum(-1), dim=3)
     overdamped = scheme.name in ("em", "lm")

@@ -306,8 +306,8 @@ def test_matrices(support):
         return wishart.log_prob(x @ x.mT) + 2 * diagonal[..., 0].log() + diagonal[..., 1].log()
 
     # By logarithms of the diagonal the tail is exp(-exp(2x)), so steep that particles at 0.03 were lost.
-    options = {"event_shape": (2, 2), "support": support, "step_size": 0.008, "num_steps": 750, "seed": 2}
-    draws = DiffusionDistribution(log_density, **options).sample((700,))
+    options = {"event_shape": (2, 2), "support": support, "step_size": 0.008, "num_steps": 300, "seed": 2}
+    draws = DiffusionDistribution(log_density, **options).sample((1500,))
     assert support.check(draws).all()
     covariances = draws if support is constraints.positive_definite else draws @ draws.mT
     error = covariances.std(0) / math.sqrt(len(draws))

@@ -45,12 +45,16 @@ def problems():
 
 
 SCHEMES = ("em", "srk-ld", "srk-id")
-PAIRS = [
-    (name, scheme)
-    for name, (sde, _) in problems().items()
-    for scheme in SCHEMES
-    if sde.noise.name in integrator_named(scheme).noise_types
-]
+
+
+def pairs():
+    """Two schemes for every problem, and where three are for it, each pair of them by turns."""
+    for k, (name, (sde, _)) in enumerate(problems().items()):
+        fit = [scheme for scheme in SCHEMES if sde.noise.name in integrator_named(scheme).noise_types]
+        yield from ((name, scheme) for scheme in fit if len(fit) < 3 or scheme != SCHEMES[k % 3])
+
+
+PAIRS = list(pairs())
 
 
 def prepared(name, scheme, device="cpu"):
@@ -63,7 +67,7 @@ def prepared(name, scheme, device="cpu"):
     return sde, integrator, x, noise.increment(0, 0.0, STEP_SIZE, integrator.required(sde))
 
 
-# By turns: what is traced depends on the mode by the potential, and each has its turn with both.
+# What is traced depends on the mode by the potential, and each has its turn with both.
 @pytest.mark.parametrize(("name", "scheme", "grad"), [(*pair, bool(k % 2)) for k, pair in enumerate(PAIRS)])
 def test_a_step_compiles_into_one_graph(name, scheme, grad):
     if name == "simplex" and torch.__version__.startswith("2.6."):
@@ -114,8 +118,12 @@ def test_gradients_of_parameters_through_a_compiled_step():
             torch.testing.assert_close(ours, theirs)
 
 
+# One scheme for every problem, the first of its two or the second by turns.
 @pytest.mark.parametrize("device", ["meta", CUDA])
-@pytest.mark.parametrize(("name", "scheme"), [pair for pair in PAIRS if pair[0] not in ("distribution", "simplex")])
+@pytest.mark.parametrize(
+    ("name", "scheme"),
+    [pair for k, pair in enumerate(PAIRS) if k % 4 in (1, 2) and pair[0] not in ("distribution", "simplex")],
+)
 def test_steps_without_a_host_copy(name, scheme, device):
     """On "meta" a value read back raises, as does a tensor made on the wrong device; CUDA is told to raise, too.
 
@@ -126,7 +134,7 @@ def test_steps_without_a_host_copy(name, scheme, device):
     if device == "cuda":
         torch.cuda.set_sync_debug_mode("error")
     try:
-        state = chain.advance(x, 0, first=0, last=3)
+        state = chain.advance(x, 0, first=0, last=2)
     finally:
         if device == "cuda":
             torch.cuda.set_sync_debug_mode("default")

@@ -26,7 +26,7 @@ class Case:
 
     make: object
     step_size: float = 0.1
-    num_steps: int = 60
+    num_steps: int = 40
     refused: str | None = None  # the error, where a diffusion can't have this law or its gradients
     from_own: bool = True  # the chains start at draws of torch's, else at normal points of the unconstrained space
 
@@ -89,7 +89,7 @@ CASES = {
     "TransformedDistribution": Case(transformed),
     "Uniform": Case(lambda t: D.Uniform(t, t + t.exp()), 0.5, from_own=False),
     "Weibull": Case(lambda t: D.Weibull(t.exp(), 1.5 + t)),
-    "Wishart": Case(wishart, 0.02, 60),
+    "Wishart": Case(wishart, 0.02),
 }
 
 

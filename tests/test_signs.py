@@ -97,4 +97,4 @@ def test_a_density_that_can_not_be_evaluated_that_far():
 
 def test_tuning_says_so_too():
     with pytest.raises(ValueError, match=r"[Ii]s (the|its) sign right"):
-        tune(FunctionPotential(log_density, dim=2), seed=0)
+        tune(FunctionPotential(log_density, dim=2), particles=200, seed=0)

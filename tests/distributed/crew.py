@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -20,6 +21,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 REPOSITORY = Path(__file__).parents[2]
 Case = Callable[[Any], None]
+Result = TypeVar("Result")
 
 
 def run_crew(module: str, size: int, folder: Path, timeout: float) -> list[dict[str, str]]:
@@ -44,6 +46,12 @@ class Crew:
         groups = [dist.new_group(list(range(count))) for count in range(1, size + 1)]
         mine = {count: group for count, group in enumerate(groups, start=1) if rank < count}
         self.meshes = {count: DeviceMesh.from_group(group, "cpu") for count, group in mine.items()}
+
+    def in_turn(self, work: Callable[[], Result]) -> Result:
+        """What every rank finds for itself: the first before the others, for whom it has then compiled."""
+        found = [work()] if self.rank == 0 else []
+        dist.barrier()
+        return found[0] if found else work()
 
     def new_mesh(self) -> DeviceMesh:
         """Of all ranks, for work that fails: its group is lost with it."""
@@ -70,7 +78,10 @@ def main(cases: list[Case], rank: int, size: int, folder: Path) -> None:
 
 def main_of(cases: list[Case]) -> None:
     """Every rank is a fork of this process, which has imported what they need, and runs nothing itself."""
-    import torch.distributed.tensor  # noqa: F401 - what loads the most, and late
+    # What loads the most, and late.
+    late = ("torch._dynamo", "torch.distributed.checkpoint", "torch.distributed.tensor")
+    for name in (*late, "safetensors.torch", "torchsrk.compiled.programs"):
+        importlib.import_module(name)
 
     size, folder = int(sys.argv[1]), Path(sys.argv[2])
     ranks: list[int] = []

@@ -73,18 +73,22 @@ def states_and_trajectories(crew: Crew) -> None:
     """Uneven, with ranks of few rows and of none, in one block or several.
 
     Rows are shared out alike for all schemes: the first goes through every group, others through one of several ranks.
+    Every form takes a second to compile: the first has both, others are compiled or not by turns.
     """
-    turns = cycle((2, 3, 4))
+    turns, ways = cycle((2, 3, 4)), cycle((True, False, False))
     for rows, block_size in ((37, None), (37, 5), (9, 4), (3, 2), (1, None)):
         x = cloud(rows, 3)
         for integrator, sde in problems():
-            # Every form takes a second to compile, on each rank.
-            for compiled in (False, True) if rows > 4 and not isinstance(sde, Network) else (False,):
-                groups = range(1, crew.size + 1) if integrator == "em" else (next(turns),)
+            for compiled in (
+                (False, True)
+                if integrator == "em" and rows > 4
+                else (next(ways) and rows > 4 and not isinstance(sde, Network),)
+            ):
+                groups = range(1, crew.size + 1) if integrator == "em" and not compiled else (next(turns),)
                 meshes = [crew.meshes[count] for count in groups if count in crew.meshes]
                 options: dict[str, Any] = {"integrator": integrator, "step_size": 0.05, "num_steps": 8, "burn_in": 2}
                 options |= {"thin": 3, "seed": 4, "block_size": block_size, "compile": compiled}
-                one = sample(sde, x, **options) if meshes else None
+                one = crew.in_turn(lambda: sample(sde, x, **options) if meshes else None)  # noqa: B023
                 for mesh in meshes:
                     assert_same(sample(sde, shard(x, mesh), **options), one)
 
@@ -113,7 +117,7 @@ def own_rows_alone(crew: Crew) -> None:
         options: dict[str, Any] = {"integrator": "srk-ld", "step_size": 0.1, "num_steps": 5, "seed": 0}
         options |= {"compile": compiled, "block_size": 4}
         sde = problems()[1][1] if compiled else Network()
-        whole = sample(sde, x, **options).final
+        whole = crew.in_turn(lambda: sample(sde, x, **options).final)  # noqa: B023
         for mesh in crew.meshes.values():
             rows = own_rows(x.shape, block_size=4, compile=compiled, group=mesh.get_group())
             if len(rows):
@@ -298,7 +302,7 @@ def distances(crew: Crew) -> None:
 def draws(crew: Crew) -> None:
     """Of a distribution, on a constrained space, and of a plan that one rank has tuned for all."""
     gamma = torch.distributions.Gamma(torch.tensor([2.0, 3.0]), torch.tensor([1.0, 2.0]))
-    options: dict[str, Any] = {"step_size": 0.1, "num_steps": 20, "seed": 7}
+    options: dict[str, Any] = {"step_size": 0.1, "num_steps": 8, "seed": 7}
     starts = torch.distributions.Exponential(torch.ones(2))
     target, file = GaussianMixture(shift=torch.full((2,), 0.3)), crew.folder / "plan.safetensors"
     if crew.rank == 0:

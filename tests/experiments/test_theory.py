@@ -27,7 +27,7 @@ from torchsrk.potentials import GaussianMixture, LogisticRegression, NonConvex
 from torchsrk.sampling import sample
 from torchsrk.sde import ItoDiffusion, Langevin, UnderdampedLangevin
 
-SETTINGS = Settings(errors=(1.0, 0.3), dim=3, condition=4.0, per_decade=4, smallest=0.05)
+SETTINGS = Settings(errors=(1.0, 0.5), dim=3, condition=4.0, per_decade=3, smallest=0.1)
 CONTEXT = Context(seed=0, device=torch.device("cpu"), dtype=torch.float64, compile=False, progress=False)
 
 
