@@ -11,6 +11,7 @@ import torch
 from tests.compiled import changes_around  # noqa: F401, which fills the table
 from tests.compiled.changes import CHANGES, quadratic
 from torchsrk import Langevin, sample
+from torchsrk.compiled import programs, stored
 from torchsrk.potentials import FunctionPotential
 from torchsrk.sde import BaseSDE
 
@@ -37,7 +38,8 @@ def run(sde, options, **more):
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_is_seen(name, monkeypatch):
+def test_a_change_is_seen(name, monkeypatch, cache):
+    """In memory, and by the name on disk: not by the check alone, which would find it out as well."""
     given, change = CHANGES[name](monkeypatch)
     sde, options = problem(given)
     before, compiled_before = run(sde, options), run(sde, options, compile=True)
@@ -47,6 +49,9 @@ def test_a_change_is_seen(name, monkeypatch):
     assert not torch.allclose(before, after, rtol=1e-10, atol=0.0), "the change makes no difference"
     torch.testing.assert_close(compiled_before, before, rtol=1e-11, atol=1e-11)
     torch.testing.assert_close(compiled_after, after, rtol=1e-11, atol=1e-11)
+    programs._PROGRAMS.clear()
+    torch.testing.assert_close(run(sde, options, compile=True), after, rtol=1e-11, atol=1e-11)
+    assert not stored._REJECTED
 
 
 COUNTER = itertools.count()

@@ -6,15 +6,11 @@ import os
 import subprocess
 import sys
 import types
-from contextlib import suppress
 
 import pytest
 import torch
 from torch.distributions import StudentT
 
-from tests.compiled import changes_around  # noqa: F401, which fills the table
-from tests.compiled.changes import CHANGES
-from tests.compiled.test_changes import problem, run
 from tests.problems import mixture
 from torchsrk import EulerMaruyama, Langevin, sample
 from torchsrk.compiled import build, programs, stored
@@ -25,26 +21,6 @@ from torchsrk.potentials import FunctionPotential
 from torchsrk.sampling import problem_of
 
 OPTIONS = {"integrator": "em", "step_size": 0.05, "num_steps": 4, "seed": 5}
-
-
-@pytest.fixture
-def empty(tmp_path, monkeypatch, programs_on_disk):
-    monkeypatch.setenv("TORCHSRK_CACHE", str(tmp_path))
-    programs._PROGRAMS.clear()
-    stored._REJECTED.clear()
-    yield tmp_path
-    stored._REJECTED.clear()
-
-
-@pytest.fixture
-def cache(empty, libraries):
-    """No program is there. Libraries are, of any C that was compiled before: what is looked for is their names."""
-    for library in libraries.glob("*.so"):
-        os.link(library, empty / library.name)
-    yield empty
-    for library in {file.name for file in empty.glob("*.so")} - {file.name for file in libraries.glob("*.so")}:
-        with suppress(FileExistsError):  # by another process in the meantime
-            os.link(empty / library, libraries / library)
 
 
 def used():
@@ -109,19 +85,6 @@ def test_the_next_process_traces_nothing(tmp_path):
     assert traced(1)[-1] == "10"
     assert traced(2) == ["False", "0", "0"]  # neither what torch imports to trace, nor its tables
     assert len(list(tmp_path.glob("*.json"))) == 10
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_change_is_seen_by_the_name_on_disk(name, monkeypatch, cache):
-    """Not by the check alone, which would find it out as well: no program from disk is ever rejected."""
-    given, change = CHANGES[name](monkeypatch)
-    sde, options = problem(given)
-    run(sde, options, compile=True)
-    changed = change()
-    options |= changed if isinstance(changed, dict) else {}
-    programs._PROGRAMS.clear()
-    torch.testing.assert_close(run(sde, options, compile=True), run(sde, options), rtol=1e-11, atol=1e-11)
-    assert not stored._REJECTED
 
 
 SOURCE = """
