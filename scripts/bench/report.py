@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ class Report:
         self.folder, self.machine, self._markdown = folder, machine, markdown
         folder.mkdir(parents=True, exist_ok=True)
         # Of tables whose rows are not on this disk: `--only` keeps what others say.
-        self._earlier = _sections(markdown.read_text(encoding="utf-8")) if markdown.exists() else {}
+        self._earlier = _sections(markdown.read_text(encoding="utf-8"), machine) if markdown.exists() else {}
 
     def save(self, name: str, rows: list[dict[str, Any]]) -> None:
         """Replace a table's rows."""
@@ -45,7 +46,7 @@ class Report:
                 kept = json.loads(self._file(name).read_text(encoding="utf-8"))
                 parts.append(f"## {module.TITLE}\n")
                 if kept["machine"] != self.machine:
-                    parts.append("Measured with: " + "; ".join(kept["machine"].values()) + ".\n")
+                    parts.append(_measured_with(kept["machine"]))
                 try:
                     parts.append(module.render(kept["rows"]))
                 except KeyError:  # rows that an earlier version of this script left
@@ -58,7 +59,18 @@ class Report:
         return self.folder / f"{name}.json"
 
 
-def _sections(markdown: str) -> dict[str, str]:
-    """The parts of a page, heading included, by their titles."""
-    parts = markdown.split("\n## ")[1:]
-    return {part.partition("\n")[0]: f"## {part.rstrip()}\n" for part in parts}
+def _measured_with(machine: Mapping[str, str]) -> str:
+    return "Measured with: " + "; ".join(machine.values()) + ".\n"
+
+
+def _sections(markdown: str, machine: Mapping[str, str]) -> dict[str, str]:
+    """The parts of a page, heading included, by their titles; each says so if it was measured with another machine."""
+    head, *parts = markdown.split("\n## ")
+    theirs = dict(line[2:].split(": ", 1) for line in head.splitlines() if line.startswith("- "))
+    sections = {}
+    for part in parts:
+        title, _, text = part.partition("\n")
+        if theirs != machine and not text.lstrip().startswith("Measured with: "):
+            text = f"\n{_measured_with(theirs)}{text}"
+        sections[title] = f"## {title}\n{text.rstrip()}\n"
+    return sections
