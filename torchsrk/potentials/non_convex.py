@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ class NonConvex(Potential):
         """Exact draws, (*shape, dim): the radius by quadrature of r^(dim-1) e^(-f(r)), the direction uniform."""
         count, final_shape = draw_shape(shape, self.dim)
         uniform = draw_uniform((count, 1), seed=seed, stream=Stream.EXACT_DRAW, step=1, device=torch.device("cpu"))
-        cumulative, log_radius, _ = self._radial_law(self.dim)
+        cumulative, log_radius, _ = _radial_law(self.beta, self.gamma, self.dim)
         radius = torch.from_numpy(np.exp(np.interp(uniform.numpy(), cumulative, log_radius)))
         direction = torch.empty(count, self.dim, dtype=torch.float64)
         fill_normal(direction, seed=seed, stream=Stream.EXACT_DRAW)
@@ -82,45 +83,49 @@ class NonConvex(Potential):
 
     def second_moment(self) -> float:
         """E‖x‖², by the quadrature of the draws: a factor r² is what two more dimensions bring."""
-        return math.exp(self._radial_law(self.dim + 2)[-1] - self._radial_law(self.dim)[-1])
-
-    def _radial_law(self, dim: int) -> tuple[np.ndarray, np.ndarray, float]:
-        """The cumulative distribution of u = log‖x‖ on a grid, the grid, and the logarithm of ∫ r^(dim-1) e^(-f) dr.
-
-        The density of u is log-concave whatever β, γ and dim are, so that one peak and its two sides are all of it, at
-        every scale that the radius has: a grid of radii would miss what a small β does close to the centre.
-        """
-        mode = _root(lambda u: self._log_density(u, dim)[1])
-        top = float(self._log_density(mode, dim)[0])
-        left, right = (_root(lambda u: self._log_density(u, dim)[0] - top + _DEPTH, mode, far) for far in _FAR)
-        for cells in (1 << 14, 1 << 16, 1 << 18, 1 << 20):
-            log_radius = np.linspace(left, right, 2 * cells + 1)
-            density = np.exp(self._log_density(log_radius, dim)[0] - top)
-            start, middle, end = density[:-1:2], density[1::2], density[2::2]
-            mass = (start + 4.0 * middle + end) / 6.0  # Simpson's rule
-            # The trapezoid's error bounds Simpson's, and that of going straight between the nodes.
-            if np.abs(mass - 0.5 * (start + end)).sum() <= _TOLERANCE * mass.sum():
-                cumulative = np.concatenate(([0.0], np.cumsum(mass)))
-                total = math.log(cumulative[-1] * (right - left) / cells) + top
-                return cumulative / cumulative[-1], log_radius[::2], total
-        raise ArithmeticError(
-            f"the radial law of {self!r} was not resolved to {_TOLERANCE} by {cells} cells: sample it with a diffusion "
-            "instead"
-        )
-
-    def _log_density(self, u: Array, dim: int) -> tuple[Array, Array]:
-        """Of u = log r, and its derivative, less what f is at the centre: with a large β that would drown the rest."""
-        root, square = math.sqrt(self.beta), np.exp(2.0 * u)
-        log_g = 0.5 * np.logaddexp(math.log(self.beta), 2.0 * u)
-        g = np.exp(log_g)
-        value = dim * u - square / (g + root) - 2.0 * self.gamma * (log_g - math.log(root))
-        return value, dim - square / g - 2.0 * self.gamma * (square / g) / g
+        more, own = (_radial_law(self.beta, self.gamma, self.dim + extra)[-1] for extra in (2, 0))
+        return math.exp(more - own)
 
     def _check(self, x: Tensor) -> None:
         check_dim(x, self.dim, "this NonConvex")
 
     def extra_repr(self) -> str:
         return f"beta={self.beta}, gamma={self.gamma}, dim={self.dim}"
+
+
+@lru_cache(maxsize=8)
+def _radial_law(beta: float, gamma: float, dim: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """The cumulative distribution of u = log‖x‖ on a grid, the grid, and the logarithm of ∫ r^(dim-1) e^(-f) dr.
+
+    The density of u is log-concave whatever β, γ and dim are, so that one peak and its two sides are all of it, at
+    every scale that the radius has: a grid of radii would miss what a small β does close to the centre.
+    """
+    mode = _root(lambda u: _log_density(u, beta, gamma, dim)[1])
+    top = float(_log_density(mode, beta, gamma, dim)[0])
+    left, right = (_root(lambda u: _log_density(u, beta, gamma, dim)[0] - top + _DEPTH, mode, far) for far in _FAR)
+    for cells in (1 << 14, 1 << 16, 1 << 18, 1 << 20):
+        log_radius = np.linspace(left, right, 2 * cells + 1)
+        density = np.exp(_log_density(log_radius, beta, gamma, dim)[0] - top)
+        start, middle, end = density[:-1:2], density[1::2], density[2::2]
+        mass = (start + 4.0 * middle + end) / 6.0  # Simpson's rule
+        # The trapezoid's error bounds Simpson's, and that of going straight between the nodes.
+        if np.abs(mass - 0.5 * (start + end)).sum() <= _TOLERANCE * mass.sum():
+            cumulative = np.concatenate(([0.0], np.cumsum(mass)))
+            total = math.log(cumulative[-1] * (right - left) / cells) + top
+            return cumulative / cumulative[-1], log_radius[::2], total
+    raise ArithmeticError(
+        f"the radial law of beta={beta}, gamma={gamma}, dim={dim} was not resolved to {_TOLERANCE} by {cells} cells: "
+        "sample it with a diffusion instead"
+    )
+
+
+def _log_density(u: Array, beta: float, gamma: float, dim: int) -> tuple[Array, Array]:
+    """Of u = log r, and its derivative, less what f is at the centre: with a large β that would drown the rest."""
+    root, square = math.sqrt(beta), np.exp(2.0 * u)
+    log_g = 0.5 * np.logaddexp(math.log(beta), 2.0 * u)
+    g = np.exp(log_g)
+    value = dim * u - square / (g + root) - 2.0 * gamma * (log_g - math.log(root))
+    return value, dim - square / g - 2.0 * gamma * (square / g) / g
 
 
 def _root(falling: Callable[[float], float], low: float = _FAR[0], high: float = _FAR[1]) -> float:
