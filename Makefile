@@ -11,14 +11,13 @@ run: $(INSTALLED)
 	$(BIN)/torchsrk run configs/quickstart.yaml --output results/quickstart --resume
 
 # Tests start Python hundreds of times: each would compile the package's source, where bytecode is not kept. They go out
-# in long runs of neighbours, that share what a module has made, to one process more than CI has cores: some wait. mypy,
-# which takes one core, runs beside them and speaks last.
+# in long runs of neighbours, that share what a module has made. mypy runs beside them, and speaks last.
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@$(BIN)/mypy > .venv/types & types=$$!; \
-	$(BIN)/pytest -n 3 --dist worksteal --durations=25; tests=$$?; \
+	$(BIN)/pytest -n 2 --dist worksteal --durations=25; tests=$$?; \
 	wait $$types; types=$$?; cat .venv/types; exit $$((tests + types))
 
 # For the edit loop: without what takes long (tests/conftest.py says which), and with what took the most time.
