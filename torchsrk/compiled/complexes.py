@@ -50,6 +50,8 @@ class InReals(fx.Interpreter):
         name = n.target._schema.name.removeprefix("aten::")  # type: ignore[union-attr]
         if name.startswith("_fft_") and any(n.args[0].meta["val"].shape[d] == self._particles for d in args[1]):  # type: ignore[union-attr]
             raise NotImplementedError("a step mixes its particles: a Fourier transform runs over them")
+        if name in ("clone", "detach", "alias") and isinstance(args[0], Pair) and not isinstance(args[0].real, Tensor):
+            return args[0]  # a number, as a factor is one
         rule = _RULES.get(name.removesuffix("_copy"))
         if rule is None and name.removesuffix("_copy") in _BY_PARTS:
             return _by_parts(_view(n.target), args, kwargs)
@@ -92,8 +94,6 @@ _BY_PARTS = {
 
 def _by_parts(target: Any, args: Any, kwargs: Any) -> Any:
     """An operation that does the same to real and to imaginary parts, and none to what is real."""
-    if isinstance(args[0], Pair) and not isinstance(args[0].real, Tensor):  # a number, as a factor has it: no form
-        return args[0]
 
     def part(of: Callable[[Pair], Tensor]) -> Any:
         taken = tree_map(lambda leaf: of(leaf) if isinstance(leaf, Pair) else leaf, (args, kwargs))
