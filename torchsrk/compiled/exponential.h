@@ -1,8 +1,6 @@
-/* Functions by one exponential, where that is faster than glibc's: its remainder by a polynomial, or a quotient of two;
- * and the compiler puts it into the loops around it, so that calls overlap, or makes vectors of it where particles run
- * one by one. About 2 ulp, as glibc's own, which is as fast on AVX-512 in single precision. */
-#if REAL_BYTES == 8 || WIDE_BYTES < 64
-#define HAS_EXPONENTIAL
+/* Functions by one exponential, faster than glibc's: its remainder by a polynomial, or a quotient of two; and the compiler
+ * puts it into the loops around it, so that calls overlap, or makes vectors of it where particles run one by one. About
+ * 2 ulp; glibc's own are up to 4. */
 #if REAL_BYTES == 8
 #define UNSIGNED uint64_t
 #define MANTISSA 52
@@ -49,6 +47,19 @@ INLINE V of_bits(M bits) { return (V)bits; }
 #elif defined(__AVX__) && VECTOR_BYTES == 32
 #define LOWER __builtin_ia32_minpd256
 #define HIGHER __builtin_ia32_maxpd256
+#elif VECTOR_BYTES == 64
+#ifdef __clang__
+#define WIDEST(name, a, b) __builtin_ia32_##name(a, b, 4)
+#else
+#define WIDEST(name, a, b) __builtin_ia32_##name##_mask(a, b, a, -1, 4) /* all lanes; 4: rounded as ever */
+#endif
+#if REAL_BYTES == 4
+#define LOWER(a, b) WIDEST(minps512, a, b)
+#define HIGHER(a, b) WIDEST(maxps512, a, b)
+#else
+#define LOWER(a, b) WIDEST(minpd512, a, b)
+#define HIGHER(a, b) WIDEST(maxpd512, a, b)
+#endif
 #else
 #define LOWER(a, b) v_select(a < b, a, b)
 #define HIGHER(a, b) v_select(a > b, a, b)
@@ -153,4 +164,3 @@ INLINE V v_sigmoid(V x)
     const V rest = (REAL)0.5 * (c + h);
     return rest / (rounded_power(shifted) * (c - h) + rest);
 }
-#endif

@@ -37,12 +37,6 @@
 #define FUNCTION_2(name) BY_LANE_2(name)
 #endif
 
-#ifndef HAS_EXPONENTIAL
-FUNCTION(exp)
-FUNCTION(expm1)
-FUNCTION(tanh)
-INLINE V v_sigmoid(V x) { return 1 / (1 + v_exp(-x)); }
-#endif
 FUNCTION(exp2)
 FUNCTION(log)
 FUNCTION(log2)
