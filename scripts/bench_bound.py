@@ -5,7 +5,8 @@ its matrix products at the rate of independent multiply-adds; its activations by
 nearest cache; its noise, by compiled steps of a potential that is 0. All take turns in one run, on one thread each, in
 time of the processor. The ratio at the bound is what jax over torchsrk would be if a step took the parts and no more.
 A bar above it is out of reach on this processor, unless activations or noise become faster; one above the ratio of the
-products alone is out of reach whatever becomes of those. Without jax the parts are shown alone.
+products alone is out of reach whatever becomes of those. Without jax the parts are shown alone. With
+``ATEN_CPU_CAPABILITY=avx2`` in the environment nobody uses AVX-512.
 """
 
 from __future__ import annotations
@@ -34,11 +35,13 @@ from bench_products import peak_loop, products_of
 from cases import EM, HAND, SRK, Case, Run
 from contenders import JAX, TORCHSRK, builder
 from crew import Crew, Worker
+from tables.throughput_avx2 import without_avx512
 from timing import machine
 from torch_targets import potential
 from torchsrk import Langevin, sample
 from torchsrk.compiled import build
 from torchsrk.potentials import Potential
+from torchsrk.vectors import uses_avx512
 
 SECONDS, CALIBRATIONS = 0.1, 4
 _REALS = {torch.float32: ("float", "int32_t", "x##f"), torch.float64: ("double", "int64_t", "x")}
@@ -230,7 +233,8 @@ def main() -> None:
     names = ("torchsrk", "products", "activations", "noise", "bound")
     of_jax = f"{'jax':>12}{'ratio':>7}{'at bound':>9}{'products':>10}{'bar':>6}" if has_jax else ""
     print(f"{'case':<44}{''.join(f'{name:>12}' for name in names)}{'over it':>8}{of_jax}")
-    with Crew(rounds, SECONDS, 60.0, _ONE_THREAD) if has_jax else nullcontext() as crew:
+    environment = _ONE_THREAD if uses_avx512() else without_avx512(_ONE_THREAD)
+    with Crew(rounds, SECONDS, 60.0, environment) if has_jax else nullcontext() as crew:
         for case, bar in plan():
             jax = crew.worker(JAX, case.dtype) if crew else None
             print(line(case, bar, measured(case, jax, rounds)), flush=True)

@@ -12,7 +12,8 @@ ALLOWED = {
     "derived": set(),
     "extras": set(),
     "version": set(),
-    "brownian": {"derived"},
+    "vectors": set(),
+    "brownian": {"derived", "vectors"},
     "blocks": set(),
     "dtensors": set(),
     "files": set(),
@@ -24,7 +25,7 @@ ALLOWED = {
     "potentials": {"brownian", "transforms"},
     "sde": {"potentials", "brownian"},
     "integrators": {"sde", "potentials", "brownian", "derived"},
-    "compiled": {"brownian", "derived"},
+    "compiled": {"brownian", "derived", "vectors"},
     "solving": {"compiled", "brownian", "transforms"},
     "sampling": {
         *("solving", "compiled", "integrators", "sde", "potentials", "brownian", "blocks", "recompute", "transforms"),

@@ -33,8 +33,9 @@ def main() -> None:
     # Empty caches: what runs compiled was compiled in this run.
     with TemporaryDirectory() as cache:
         environment = {"TORCHSRK_CACHE": cache, "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor"}
-        with Crew(options.rounds, run_seconds, most_seconds, environment) as crew:
-            for name in options.only or TABLES:
+        for name in options.only or TABLES:
+            more = getattr(TABLES[name], "ENVIRONMENT", {})
+            with Crew(options.rounds, run_seconds, most_seconds, {**environment, **more}) as crew:
                 _measure(name, options, crew, report)
     print(markdown.read_text(encoding="utf-8"))
 

@@ -25,21 +25,34 @@ def describe() -> dict[str, str]:
     }
 
 
+def has_avx512() -> bool:
+    """Whether the processor has it, used or not."""
+    return "avx512f" in _first_core().get("flags", "").split()
+
+
 def _versions() -> Iterator[str]:
     for name in PACKAGES:
         with suppress(PackageNotFoundError):  # its rows will say so
             yield f"{name} {version(name)}"
 
 
-def _processor() -> str:
+def _first_core() -> dict[str, str]:
+    """What Linux says of the processor; empty elsewhere."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return platform.processor() or platform.machine()
+        return {}
     found: dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition(":")
         found.setdefault(name.strip(), value.strip())
+    return found
+
+
+def _processor() -> str:
+    found = _first_core()
+    if not found:
+        return platform.processor() or platform.machine()
     named = found.get("model name", platform.machine())
     return f"{named} (family {found.get('cpu family', '?')}, model {found.get('model', '?')})"
 

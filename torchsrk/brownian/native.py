@@ -10,6 +10,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from ..vectors import uses_avx512
 from . import philox
 
 KINDS = {torch.int32: 0, torch.float32: 1, torch.float64: 2}
@@ -60,6 +61,7 @@ def library() -> ctypes.CDLL | None:
         )
         return None
     kernel = load(spec.origin)
+    kernel.torchsrk_allow_avx512(int(uses_avx512()))
     if _agrees(kernel):
         return kernel
     warnings.warn(

@@ -1,6 +1,10 @@
 /* The kernel for each instruction set, and the best of them that the processor has. BEST_KERNEL and PORTABLE_BYTES, the
  * width of vectors that the compiler takes apart, can be defined to have another. */
 
+/* Set once, when the library is loaded. */
+static int avx512_allowed = 1;
+void torchsrk_allow_avx512(int allowed) { avx512_allowed = allowed; }
+
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(PORTABLE_BYTES)
 #include <immintrin.h>
 
@@ -113,10 +117,10 @@ __attribute__((target("avx2"))) INLINE void store_cell(const __m256 *planes, int
 #endif
 #ifndef BEST_KERNEL
 #define BEST_KERNEL                                                                                            \
-    (__builtin_cpu_supports("avx512f") ? &kernel_avx512                                                        \
-     : IS_ZEN3                         ? &kernel_zen3                                                          \
-     : __builtin_cpu_supports("avx2")  ? &kernel_avx2                                                          \
-                                       : &kernel_sse2)
+    (avx512_allowed && __builtin_cpu_supports("avx512f") ? &kernel_avx512                                      \
+     : IS_ZEN3                                           ? &kernel_zen3                                        \
+     : __builtin_cpu_supports("avx2")                    ? &kernel_avx2                                        \
+                                                         : &kernel_sse2)
 #endif
 #else
 #ifndef PORTABLE_BYTES

@@ -17,6 +17,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from ..vectors import flags_of_vectors
 from .trace import CannotCompile
 
 _FLAGS = ("-O3", "-march=native", "-std=gnu11", "-fPIC", "-shared", "-pthread", "-fno-math-errno", "-fno-trapping-math")
@@ -34,6 +35,7 @@ def load(source: str, flags: tuple[str, ...] = ()) -> ctypes.CDLL:
     Raises:
         CannotBuild: there is no compiler, it failed, or what it made can't be kept or loaded.
     """
+    flags = (*flags_of_vectors(), *flags)
     key = hashlib.sha256(repr((source, _FLAGS, flags, _compiler_version(), processor())).encode()).hexdigest()[:32]
     library = cache_folder() / f"{key}.so"
     try:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch.nn.modules import module as modules
 
+from ..vectors import flags_of_vectors
 from .build import processor
 from .fingerprint import SETTLED, root_of
 from .problem import IMPORTED
@@ -43,6 +44,7 @@ def surroundings() -> tuple[Hashable, ...] | None:
         sys.version,
         sys.flags.optimize,
         processor(),
+        flags_of_vectors(),
         os.environ.get("CC"),
         _settings(),
         _constants(),

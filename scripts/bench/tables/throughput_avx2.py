@@ -1,0 +1,34 @@
+"""The throughput table once more with AVX-512 switched off for everybody, where the processor has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cases import Case
+from machine import has_avx512
+from tables import throughput
+
+TITLE = "Throughput beside a jax scan, AVX-512 switched off"
+
+
+def without_avx512(environment: Mapping[str, str]) -> dict[str, str]:
+    """torchsrk does as torch does; jax's compiler, and the libraries that both call, have switches of their own."""
+    switches = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    flags = f"{environment.get('XLA_FLAGS', '')} --xla_cpu_max_isa=AVX2".strip()
+    return {**environment, **switches, "XLA_FLAGS": flags}
+
+
+ENVIRONMENT = without_avx512({})
+
+measure = throughput.measure
+
+
+def plan(quick: bool) -> dict[str, Case]:
+    return throughput.plan(quick) if has_avx512() else {}
+
+
+def render(rows: list[dict]) -> str:
+    if not rows:
+        return "This processor has no AVX-512: the table above is this one.\n"
+    switches = " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())
+    return f"With `{switches}`.\n\n{throughput.render(rows)}"
