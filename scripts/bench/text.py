@@ -18,9 +18,9 @@ def digits(value: float) -> str:
 
 
 def spread(values: Sequence[float], unit: float = 1.0) -> str:
-    """The median with its quartiles."""
-    low, middle, high = quartiles(values)
-    return f"{digits(middle * unit)} ({digits(low * unit)} to {digits(high * unit)})"
+    """The median with its quartiles, which stay on one line of a narrow column."""
+    low, middle, high = (digits(value * unit) for value in quartiles(values))
+    return f"{middle} ({low}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{high})"
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
