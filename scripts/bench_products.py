@@ -46,9 +46,14 @@ REAL multiply_add(int64_t times)
 _SUMS = 12
 
 
+def vector_bytes() -> int:
+    """The width of the vectors that torch uses, and compiled steps with it."""
+    return {"DEFAULT": 16, "AVX2": 32, "AVX512": 64}.get(torch.backends.cpu.get_cpu_capability(), 16)
+
+
 def peak_loop(dtype: torch.dtype) -> Callable[[int], int]:
     """A loop of so many rounds of independent multiply-adds; it returns how many operations those are."""
-    bytes_ = {"DEFAULT": 16, "AVX2": 32, "AVX512": 64}.get(torch.backends.cpu.get_cpu_capability(), 16)
+    bytes_ = vector_bytes()
     real = {torch.float32: "float", torch.float64: "double"}[dtype]
     library = build.load(f"#define REAL {real}\n#define BYTES {bytes_}\n{_PEAK}")
     library.multiply_add.argtypes = (ctypes.c_int64,)
