@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +16,8 @@ from ..derived import Formula, Ledger
 from .evaluation import evaluate
 from .lowering import StepCode
 from .trace import CannotCompile, TracedStep
+
+T = TypeVar("T")
 
 # So near that a step of it has the same form, and so far that its numbers are others.
 _OTHER_STEP_SIZE = 1.0 + 2.0**-6
@@ -68,21 +71,52 @@ class Literals:
             return None
 
 
-def literals_by(read: Callable[[float, Reading], Reading], first: Reading) -> Literals:
-    """The numbers of a step, by a second reading with another number of particles, and another step size if it takes
-    one; ``read`` makes that, from the step size and the first."""
-    with suppress(CannotCompile):  # of a step size that makes another step, say one with more terms
-        literals = literals_of(first, read(_OTHER_STEP_SIZE * first.step_size, first))
-        if literals is not None:
-            return literals
-    check_same(first, read(first.step_size, first))
-    return Literals.of_one_step_size(first)
+class _Differs(CannotCompile):
+    """Two readings of one step size say different things."""
+
+    def __init__(self, second: Reading) -> None:
+        super().__init__("a step depends on the number of particles")
+        self.second = second
 
 
-def check_same(first: Reading, second: Reading) -> None:
-    """Raise unless two readings, of different numbers of particles, say the same."""
+Read = Callable[[float, Reading | None], Reading]
+
+
+def read_with_literals(read: Read, step_size: float) -> tuple[Reading, Literals]:
+    """A step and its numbers, by two readings with different numbers of particles and, if it takes another one, step
+    sizes; ``read`` makes one, from the step size and the reading before."""
+
+    def literals_by(first: Reading) -> tuple[Reading, Literals]:
+        with suppress(CannotCompile):  # of a step size that makes another step, say one with more terms
+            literals = literals_of(first, read(_OTHER_STEP_SIZE * step_size, first))
+            if literals is not None:
+                return first, literals
+        return _checked(read, first), Literals.of_one_step_size(first)
+
+    return _of_two(read, step_size, literals_by)
+
+
+def read_twice(read: Read, step_size: float) -> Reading:
+    """A step, by two readings with different numbers of particles."""
+    return _of_two(read, step_size, partial(_checked, read))
+
+
+def _of_two(read: Read, step_size: float, settled: Callable[[Reading], T]) -> T:
+    """What is made of a reading. A step that seems to depend on the number of particles is read anew with others: where
+    a loop has as many rounds as there were particles, the two can't be told apart."""
+    first = read(step_size, None)
+    try:
+        return settled(first)
+    except _Differs as found:
+        return settled(read(step_size, found.second))
+
+
+def _checked(read: Read, first: Reading) -> Reading:
+    """A reading that another one of more particles agrees with."""
+    second = read(first.step_size, first)
     if not have_same_numbers(first, second):
-        raise CannotCompile("a step depends on the number of particles")
+        raise _Differs(second)
+    return first
 
 
 def literals_of(first: Reading, second: Reading) -> Literals | None:

@@ -25,6 +25,7 @@ from .matrices import MATRICES
 from .moves import MOVES, view
 from .operations import POINTWISE, Kind, Operand, integer_power, vector
 from .order import ORDER
+from .placed import stack_what_is_placed
 from .products import PRODUCTS
 from .sums import SUMS
 from .trace import CannotCompile, TracedStep, drop_unread
@@ -87,6 +88,7 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
     writer = Writer(traced, one_by_one)
     made_here = begin(writer)
     graph = traced.module.graph
+    stack_what_is_placed(graph)
     if len(graph.nodes) > _MANY_NODES:
         _lower_long(writer, list(graph.nodes), made_here)
         return finish(writer)

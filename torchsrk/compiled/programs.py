@@ -26,7 +26,7 @@ from ..derived import Ledger
 from . import build, recorded, stored, triton_steps
 from .build import CannotBuild
 from .fingerprint import number_of
-from .literals import Reading, check_same, literals_by
+from .literals import Reading, read_with_literals
 from .lowering import StepCode, lower
 from .problem import Form, Key, Problem
 from .recorded import CannotRecord
@@ -279,8 +279,7 @@ def by_either_way(work: Work, compiled: Callable[[bool, int], Made]) -> Made:
 
 def _compiled(problem: Problem, key: Key, is_run: bool, most: int) -> Program:
     way = Way(problem.flat_step, problem.width, partial(lower, one_by_one=problem.one_by_one), is_run, most)
-    first = way.read(problem, problem.step_size)
-    literals = literals_by(partial(way.read, problem), first)
+    first, literals = read_with_literals(partial(way.read, problem), problem.step_size)
     library = load(program_of(first.code, problem))
     return CompiledSteps(first.code, library, first.traced, literals, problem, key)
 
@@ -318,12 +317,6 @@ class Way:
                 if all(size % traced.particles or not size for size in sizes):
                     return Reading(traced, self._lowered(traced), ledger, step_size, number)
         raise CannotCompile("a step depends on the number of particles")
-
-    def read_twice(self, problem: Problem) -> Reading:
-        """The step at the problem's step size, if it is the same for any number of particles."""
-        first = self.read(problem, problem.step_size)
-        check_same(first, self.read(problem, problem.step_size, first))
-        return first
 
     def _traced(self, problem: Problem, step: Callable[..., Any], normals: Sequence[int], number: int) -> TracedStep:
         places = problem.first_places()

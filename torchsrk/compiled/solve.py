@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .adjoint import SLOTS, AdjointCode, StepBack, lower_adjoint
 from .fingerprint import number_of
-from .literals import Literals, Reading
+from .literals import Literals, Reading, read_twice
 from .lowering import lower
 from .problem import Key, Problem
 from .programs import Way, by_either_way, check_place, load, program_of, warm_up
@@ -199,12 +199,14 @@ def _remembered(problem: Problem, kept: _Kept) -> tuple[Hashable, CompiledSolve]
 
 def _compiled(problem: Problem, key: Key, is_run: bool, most: int) -> CompiledSolve:
     width = problem.width
-    read = Way(problem.step, width, partial(lower, one_by_one=False), is_run, most).read_twice(problem)
+    way = Way(problem.step, width, partial(lower, one_by_one=False), is_run, most)
+    read = read_twice(partial(way.read, problem), problem.step_size)
     wanted = _needing_gradients(read.traced.constants)
     back_step = StepBack(problem.step, width, wanted)
     with ThreadPoolExecutor(1) as pool:  # the C compiler is at work while the step back is traced
         library = pool.submit(load, _program(read, problem))
-        read_back = Way(back_step, 2 * width, lower_adjoint, is_run, most).read_twice(problem)
+        way_back = Way(back_step, 2 * width, lower_adjoint, is_run, most)
+        read_back = read_twice(partial(way_back.read, problem), problem.step_size)
         back = _steps(read_back, load(_program(read_back, problem, **read_back.made.definitions())), problem, key)
         forward = _steps(read, library.result(), problem, key)
     reached = tuple(wanted[k] for k in back_step.reached)

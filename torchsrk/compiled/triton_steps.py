@@ -22,7 +22,7 @@ from ..brownian import triton_fill
 from ..derived import Ledger
 from .build import CannotBuild, cache_folder
 from .evaluation import evaluate
-from .literals import Literals, Reading, literals_by
+from .literals import Literals, Reading, read_with_literals
 from .problem import Key, Problem
 from .steps import Program
 from .trace import CannotCompile, TracedStep, reason_of, trace_step
@@ -57,8 +57,7 @@ def compile(problem: Problem, key: Key, operations: int) -> Program:
     """
     if operations > _MOST_OPERATIONS:
         raise CannotCompile(f"a step makes {operations} operations, more than the {_MOST_OPERATIONS} of one kernel")
-    first = _read(problem, problem.step_size)
-    literals = literals_by(partial(_read, problem), first)
+    first, literals = read_with_literals(partial(_read, problem), problem.step_size)
     code = first.made
     reads = (*first.traced.reads, *((tensor, tensor.detach().clone()) for tensor in code.places))
     return TritonSteps(code, replace(first.traced, reads=reads), literals, problem, key)
