@@ -137,6 +137,32 @@ INLINE double erfcx_of(double x)
     return sum * 0.56418958354775628695 / x;
 }
 
+/* exp(-|x|)I(x) of order 0 or 1: the power series (Abramowitz and Stegun, 9.6.10), whose terms are all positive, and
+ * further out the asymptotic one (9.7.1). */
+INLINE double bessel_of(double x, int order)
+{
+    const double far = fabs(x);
+    double term = 1, sum = 1;
+    if (far < 20) {
+        for (int k = 1; term > 1e-17 * sum; k++) {
+            term *= far * far / (4.0 * k * (k + order));
+            sum += term;
+        }
+        return exp(-far) * sum * (order ? 0.5 * x : 1);
+    }
+    for (int n = 1; n < 30; n++) {
+        const double odd = 2 * n - 1;
+        term *= (odd * odd - 4 * order) / (8 * far * n);
+        sum += term;
+    }
+    sum /= sqrt(2 * M_PI * far);
+    return order ? copysign(sum, x) : sum;
+}
+INLINE double i0e_of(double x) { return bessel_of(x, 0); }
+INLINE double i1e_of(double x) { return bessel_of(x, 1); }
+INLINE double i0_of(double x) { return exp(fabs(x)) * bessel_of(x, 0); }
+INLINE double i1_of(double x) { return exp(fabs(x)) * bessel_of(x, 1); }
+
 #ifdef ONE_BY_ONE
 #define BY_LANE_OF(name)                                                                                       \
     INLINE V v_##name(V x) { return (V)name##_of(x); }
@@ -153,6 +179,10 @@ BY_LANE_OF(digamma)
 BY_LANE_OF(trigamma)
 BY_LANE_OF(erfinv)
 BY_LANE_OF(erfcx)
+BY_LANE_OF(i0)
+BY_LANE_OF(i0e)
+BY_LANE_OF(i1)
+BY_LANE_OF(i1e)
 INLINE V v_logaddexp(V a, V b)
 {
     const V high = v_maximum(a, b), low = v_minimum(a, b);

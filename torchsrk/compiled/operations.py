@@ -129,7 +129,7 @@ _SYMBOLS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "==", "ne": "!="
 _FUNCTIONS = (
     *("sqrt", "floor", "ceil", "trunc", "lgamma", "sign", "relu", "sigmoid", "exp", "exp2", "expm1", "log", "log2"),
     *("log10", "log1p", "erf", "erfc", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh"),
-    *("acosh", "atanh", "digamma", "erfinv"),
+    *("acosh", "atanh", "digamma", "erfinv", "i0"),
 )
 _SCALARS = ("Tensor", "Scalar")
 
@@ -155,7 +155,7 @@ POINTWISE: dict[str, Entrywise] = {
             "square": lambda x: integer_power(x, 2),
             "rsqrt": lambda x: (f"(1 / v_sqrt({vector(x)}))", Kind.VECTOR),
             "abs": _function("fabs"),
-            "special_erfcx": _function("erfcx"),
+            **{f"special_{name}": _function(name) for name in ("erfcx", "i0e", "i1", "i1e")},
             "round": _function("rint"),
             "sgn": _function("sign"),
             "logical_not": _not,
