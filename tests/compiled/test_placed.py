@@ -46,7 +46,25 @@ def few(x):
     return x.square().sum(-1) + sum((x[..., t] * x[..., t + 1]).cos() for t in range(9))
 
 
-ENERGIES = {f.__name__: f for f in (latent, with_gaps, of_pairs, few)}
+def from_the_end(x):
+    """Places counted from the end."""
+    level, loss = 0.0, x.square().sum(-1)
+    for t in range(x.shape[-1]):
+        level = 0.5 * level + x[..., -1 - t]
+        loss = loss + level.cos()
+    return loss
+
+
+def across_the_start(x):
+    """Places -9 to -1, and then from 0 on."""
+    level, loss = 0.0, x.square().sum(-1)
+    for t in range(-9, x.shape[-1] - 9):
+        level = 0.5 * level + x[..., t] + x[..., t - 3 : t or None][..., :1].sum(-1)
+        loss = loss + level.cos()
+    return loss
+
+
+ENERGIES = {f.__name__: f for f in (latent, with_gaps, of_pairs, few, from_the_end, across_the_start)}
 
 
 @pytest.fixture
@@ -64,8 +82,12 @@ def sources(monkeypatch):
     return found
 
 
+CASES = [("with_gaps", 40), ("of_pairs", 80), ("of_pairs", 400), ("few", 50)]
+CASES += [("from_the_end", 300), ("across_the_start", 200)]
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize(("name", "length"), [("with_gaps", 40), ("of_pairs", 80), ("of_pairs", 400), ("few", 50)])
+@pytest.mark.parametrize(("name", "length"), CASES)
 def test_the_same_numbers(name, length, dtype):
     sde = Langevin(FunctionPotential(ENERGIES[name]))
     for particles in (1, ONE_BY_ONE, SIDE_BY_SIDE):

@@ -26,6 +26,7 @@ from .moves import MOVES, view
 from .operations import POINTWISE, Kind, Operand, integer_power, vector
 from .order import ORDER
 from .placed import stack_what_is_placed
+from .places import count_from_the_start
 from .products import PRODUCTS
 from .sums import SUMS
 from .trace import CannotCompile, TracedStep, drop_unread
@@ -150,6 +151,7 @@ def begin(writer: Writer) -> set[fx.Node]:
     """Name the inputs of a step. What is returned are the nodes that the step makes, so far."""
     graph = writer.traced.module.graph
     cut_shapes(graph)
+    count_from_the_start(graph)
     if len(graph.nodes) <= _MANY_NODES:  # in a long one the rounds of a loop are to stay alike
         merge_alike(graph)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"][: writer.traced.inputs]
