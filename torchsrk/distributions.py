@@ -250,7 +250,7 @@ class DiffusionDistribution(Distribution):
         """The plan that draws are made by; it is made now if there is none yet."""
         if self._tuned is None:
             raise ValueError("this distribution was given its step_size and num_steps: there is no tuning")
-        return self._tuned.tuning or self._tuned.tuned(self._next_seed())
+        return self._tuned.tuning or self._tuned.tuned(self._next_seed(), progress=self.progress)
 
     def diagnose(self, names: Sequence[str] | Mapping[str, Sequence[int]] | None = None) -> Diagnosis:
         """What speaks for the draws and what against them: print it. See ``torchsrk.diagnose``.
@@ -264,7 +264,7 @@ class DiffusionDistribution(Distribution):
             hint = "" if self._tuned is None else ". What tuning found of each is in tuning.reports"
             raise ValueError(f"one target is looked at at a time; this is a batch of shape {tuple(targets)}{hint}")
         if self._tuned is not None:
-            plan, run = self._tuned.look(_LOOKED_AT, self._aside())
+            plan, run = self._tuned.look(_LOOKED_AT, self._aside(), progress=self.progress)
             return diagnose(run, tuning=plan, parameters=self._parameters(), names=names)
         run = self._trial(self._aside())
         return diagnose(
@@ -389,7 +389,7 @@ class DiffusionDistribution(Distribution):
             return (4.0 * drawn - 2.0).to(like.dtype)
 
         options = {"particles": self.particles, "tolerance": self.tolerance, "integrator": self.integrator}
-        options |= {"compile": self.compile, "progress": self.progress}
+        options |= {"compile": self.compile}
         return TunedChains(self._potential, start, self.batch_shape, **options)
 
     def _run(self, start: Tensor, state: Tensor | None, seed: int, differentiable: bool) -> tuple[Tensor, Tensor]:
