@@ -17,7 +17,8 @@ from .integrators import Integrator, integrator_named
 from .potentials import Potential, UnconstrainedPotential
 from .potentials.angles import is_angle, wrapped
 from .potentials.function import Function, Negative
-from .sampling import Chain, Run, check_step_size, integrate
+from .sampling import Chain, NonFiniteStateError, Run, check_step_size, integrate
+from .sampling.signs import Watch, add_hint_of_sign
 from .starts import drawn_starts, given_starts, spread_over, with_more_dimensions
 from .targets import Target, described, diffusion_for, has_corner, own_tensor, potential_of, target_given, tensor_wanted
 from .transforms import is_transformed, outside_transforms
@@ -133,6 +134,7 @@ class DiffusionDistribution(Distribution):
         self.tolerance, self.particles, self.mesh = tolerance, particles, mesh
         self._calls = 0
         self._chains: Tensor | None = None  # states (chains, *batch_shape, width), where the last call left them
+        self._watch: Watch | None = None  # of warm chains, since they began
         self._wanted: dict[torch.dtype, Tensor] = {}  # by a function that shows no tensors, for points of a dtype
         super().__init__(batch, event, validate_args=validate_args)
         self._tuned = self._chains_to_tune() if step_size is None else None
@@ -327,6 +329,7 @@ class DiffusionDistribution(Distribution):
                 f"chains of this distribution have shape (chains, {', '.join(map(str, shape))}); got {given}"
             )
         self._calls, self._chains = calls, chains
+        self._watch = None if chains is None else Watch.of(chains[..., : self._dim()])
 
     # ----------------------------------------------------------------------------------------------- the draws
 
@@ -401,7 +404,13 @@ class DiffusionDistribution(Distribution):
             ts = [0.0, *(count * self.step_size for count in steps)]
             options: dict[str, Any] = {"integrator": self.integrator, "step_size": self.step_size, "seed": seed}
             options |= {"recompute": not is_transformed(), "progress": self.progress}
-            kept = integrate(self._sde, start, ts, **options)[1:]
+            watch = self._watch_from(start)
+            try:
+                kept = integrate(self._sde, start, ts, **options)[1:]
+            except NonFiniteStateError as failure:
+                add_hint_of_sign(failure, self._sde, watch.start, lambda state, _: state[..., : start.shape[-1]])
+                raise
+            watch.look(self._sde, kept[-1].detach(), stacklevel=5)
             self._check_corner(kept)
             return kept, self._begun(kept[-1].detach(), seed)
         run = self._chain(start, state, seed).advance(
@@ -416,7 +425,17 @@ class DiffusionDistribution(Distribution):
         """Chains from ``start``, or those of a ``state`` that go on; with a seed of its own for every call."""
         assert self.step_size is not None
         options: dict[str, Any] = {"integrator": self.integrator, "step_size": self.step_size, "compile": self.compile}
-        return Chain(self._sde, start, state=state, seed=seed, **options)
+        chain = Chain(self._sde, start, state=state, seed=seed, **options)
+        return chain.watched_by(self._watch_from(start))
+
+    def _watch_from(self, start: Tensor) -> Watch:
+        """For runs from ``start``, or of warm chains, since their first."""
+        if self._watch is not None and self.warm_start:
+            return self._watch
+        watch = Watch.of(start)
+        if self.warm_start and watch.start is not None:
+            self._watch = watch
+        return watch
 
     def _check_corner(self, draws: Tensor) -> None:
         if draws.requires_grad and has_corner(self.target):

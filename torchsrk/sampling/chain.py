@@ -16,7 +16,8 @@ from ..sde import BaseSDE, as_sde
 from .checks import check_integer, check_problem
 from .dynamics import Dynamics
 from .plans import Pace
-from .runs import Callback, Compile, Run, sample
+from .runs import Callback, Compile, Run, sample_watched
+from .signs import Watch
 
 _KEYS = {"x", "state", "step", "seed", "first_particle"}
 
@@ -71,6 +72,7 @@ class Chain:
         self._state = None if state is None else state.detach().clone()
         self._options: dict[str, Any] = {"levy_area": levy_area, "check_every": check_every}
         self._options |= {"block_size": block_size, "compile": compile}
+        self._watch = Watch.of(self._x)
 
     @property
     def x(self) -> Tensor:
@@ -100,12 +102,14 @@ class Chain:
 
         After an error, a NonFiniteStateError say, the chain is where it was before the call.
         """
-        run = sample(
-            self.sde,
-            self._x,
+        run = sample_watched(
+            self._watch,
+            sde=self.sde,
+            x0=self._x,
             state=self._state,
             integrator=self._scheme,
             step_size=self._step_size,
+            step_sizes=None,
             num_steps=num_steps,
             burn_in=burn_in,
             thin=thin,
@@ -140,6 +144,12 @@ class Chain:
         inner = None if inner is None else self._checked(inner, x).to(self._x.device)
         self._seed, self._step, self._first_particle = state["seed"], state["step"], state["first_particle"]
         self._x, self._state = x, inner
+        self._watch = Watch.of(x)
+
+    def watched_by(self, watch: Watch) -> Chain:
+        """This chain, as a part of a longer one: how far its energies have fallen is seen from where that began."""
+        self._watch = watch
+        return self
 
     def _checked(self, state: Tensor, x: Tensor) -> Tensor:
         """A copy of a state, if the scheme can go on from it."""

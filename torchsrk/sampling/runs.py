@@ -26,7 +26,7 @@ from .compiling import compiled_steps, steps_by_torch
 from .dynamics import Dynamics
 from .failures import Advance, NonFiniteStateError, is_finite, locate_failure
 from .plans import Pace, checked_lengths
-from .signs import Start, add_hint_of_sign, warn_of_a_swapped_sign
+from .signs import Watch, add_hint_of_sign
 from .surroundings import full_precision, progress_bar
 
 if TYPE_CHECKING:
@@ -142,12 +142,16 @@ def sample(
         NonFiniteStateError: the state became infinite or NaN.
     """
     sde, step_sizes = as_sde(sde), None if step_sizes is None else checked_lengths(step_sizes)
-    options = {**locals()}
+    return sample_watched(None, **locals())
+
+
+def sample_watched(watch: Watch | None, *, x0: Tensor, **options: Any) -> Run:
+    """``sample`` as a part of a chain, whose energies are looked at from its start on."""
     if is_sharded(x0):
         from ..distributed.sampling import sample_sharded
 
-        return sample_sharded(**options)
-    return sample_alone(**options)
+        return sample_sharded(x0=x0, watch=watch, **options)
+    return sample_alone(x0=x0, watch=watch, **options)
 
 
 def sample_alone(
@@ -171,6 +175,7 @@ def sample_alone(
     progress: bool,
     compile: Compile,
     company: Company | None = None,
+    watch: Watch | None = None,
 ) -> Run:
     """``sample`` of particles that are all here, or of those of a batch that are."""
     pace = Pace.of(step_size, step_sizes)
@@ -197,7 +202,7 @@ def sample_alone(
         progress_bar(steps, progress, scheme, pace.step_size) as bar,
     ):
         now = dynamics.start(blocks, x0, first_step) if state is None else dynamics.given(state, x0)
-        origin = Start.of(x0)
+        watch = watch or Watch.of(x0)
         company.started()
         before, counted = torch.empty_like(now), dynamics.tallies(now, company.average)
         trajectory = None if thin is None else x0.new_empty(num_steps // thin, *x0.shape)
@@ -210,7 +215,7 @@ def sample_alone(
             try:
                 way.go(before, now, start, stop)
             except NonFiniteStateError as failure:
-                add_hint_of_sign(failure, sde, origin, partial(way.dynamics.positions, blocks))
+                add_hint_of_sign(failure, sde, watch.start, partial(way.dynamics.positions, blocks))
                 raise
             company.look()
             bar.update(stop - start)
@@ -221,7 +226,7 @@ def sample_alone(
         tallies = way.dynamics.tallies(now, company.average).items()
         per_step = {name: (count - counted[name]) / steps for name, count in tallies}
         final = way.dynamics.positions(blocks, now, end)
-        warn_of_a_swapped_sign(sde, origin, final)
+        watch.look(sde, final, stacklevel=5)
         return Run(final, trajectory, now, end, per_step)
 
 
