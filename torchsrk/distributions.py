@@ -17,6 +17,7 @@ from .integrators import Integrator, integrator_named
 from .potentials import Potential, UnconstrainedPotential
 from .potentials.angles import is_angle, wrapped
 from .potentials.function import Function, Negative
+from .potentials.precision import check_precision
 from .sampling import Chain, NonFiniteStateError, Run, check_step_size, integrate
 from .sampling.signs import Watch, add_hint_of_sign
 from .starts import drawn_starts, given_starts, spread_over, with_more_dimensions
@@ -458,7 +459,7 @@ class DiffusionDistribution(Distribution):
         """A tensor with the dtype and device of starts, that are given in a dtype or drawn in torch's default."""
         own = own_tensor(self.target)
         if own is not None:
-            return own
+            return check_precision(own)
         dtype = dtype or torch.get_default_dtype()
         if dtype not in self._wanted:
             batch = self.batch_shape if self._tuned is None else self._tuned.batch_shape

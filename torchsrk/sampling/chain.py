@@ -16,7 +16,7 @@ from ..sde import BaseSDE, as_sde
 from .checks import check_integer, check_problem
 from .dynamics import Dynamics
 from .plans import Pace
-from .runs import Callback, Compile, Run, sample_watched
+from .runs import Callback, Compile, Run, runner_for
 from .signs import Watch
 
 _KEYS = {"x", "state", "step", "seed", "first_particle"}
@@ -102,8 +102,8 @@ class Chain:
 
         After an error, a NonFiniteStateError say, the chain is where it was before the call.
         """
-        run = sample_watched(
-            self._watch,
+        run = runner_for(self._x)(
+            watch=self._watch,
             sde=self.sde,
             x0=self._x,
             state=self._state,

@@ -142,16 +142,20 @@ def sample(
         NonFiniteStateError: the state became infinite or NaN.
     """
     sde, step_sizes = as_sde(sde), None if step_sizes is None else checked_lengths(step_sizes)
-    return sample_watched(None, **locals())
+    options = {**locals()}
+    return runner_for(x0)(**options)
 
 
-def sample_watched(watch: Watch | None, *, x0: Tensor, **options: Any) -> Run:
-    """``sample`` as a part of a chain, whose energies are looked at from its start on."""
+def runner_for(x0: Tensor) -> Callable[..., Run]:
+    """``sample`` of particles that are all here, or of some that are spread over processes.
+
+    It takes a ``watch``, too: of a chain, whose energies are looked at from its start on.
+    """
     if is_sharded(x0):
         from ..distributed.sampling import sample_sharded
 
-        return sample_sharded(x0=x0, watch=watch, **options)
-    return sample_alone(x0=x0, watch=watch, **options)
+        return sample_sharded
+    return sample_alone
 
 
 def sample_alone(
@@ -226,7 +230,7 @@ def sample_alone(
         tallies = way.dynamics.tallies(now, company.average).items()
         per_step = {name: (count - counted[name]) / steps for name, count in tallies}
         final = way.dynamics.positions(blocks, now, end)
-        watch.look(sde, final, stacklevel=5)
+        watch.look(sde, final, stacklevel=4)
         return Run(final, trajectory, now, end, per_step)
 
 
