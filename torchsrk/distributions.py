@@ -311,11 +311,12 @@ class DiffusionDistribution(Distribution):
             return {"calls": self._calls, "tuned": self._tuned.state_dict()}
         return {"calls": self._calls, "chains": self._chains}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on as the distribution would have whose state this is."""
         kept = "chains" if self._tuned is None else "tuned"
-        if set(state) != {"calls", kept}:
-            raise ValueError(f"expected the calls and {kept} that state_dict gives; got {sorted(map(str, state))}")
+        if not isinstance(state, Mapping) or set(state) != {"calls", kept}:
+            given = sorted(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
+            raise ValueError(f"expected the calls and {kept} that state_dict gives; got {given}")
         calls, chains = state["calls"], state[kept]
         if isinstance(calls, bool) or not isinstance(calls, int) or calls < 0:
             raise ValueError(f"calls is a number of calls; got {calls!r}")
@@ -329,6 +330,8 @@ class DiffusionDistribution(Distribution):
             raise ValueError(
                 f"chains of this distribution have shape (chains, {', '.join(map(str, shape))}); got {given}"
             )
+        if chains is not None and not bool(chains.isfinite().all()):
+            raise ValueError(f"chains has {int((~chains.isfinite()).sum())} entries that are infinite or NaN")
         self._calls, self._chains = calls, chains
         self._watch = None if chains is None else Watch.of(chains[..., : self._dim()])
 

@@ -110,7 +110,7 @@ def has_corner(target: Any) -> bool:
 
 def tensor_wanted(potential: Potential, batch_shape: Size, dtype: torch.dtype) -> Tensor:
     """An empty tensor with the dtype and device that a function without tensors of its own gives for points of a dtype,
-    or for points in float64 where it takes no other; that of the points, if it takes none in the dtype that it gives."""
+    or for points in float64 where it takes no other; with that of the points, where it takes none in what it gives."""
     for tried in dict.fromkeys((dtype, torch.float64)):
         energy = _energy_at_zero(potential, batch_shape, tried)
         if energy is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from heapq import merge
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from ..compiled import CapturedSteps, compiling_pays
 from ..dtensors import is_sharded
 from ..integrators import Integrator
 from ..sde import BaseSDE, as_sde
-from .checks import check_integer, check_problem
+from .checks import Compile, check_integer, check_problem, check_way
 from .compiling import compiled_steps, steps_by_torch
 from .dynamics import Dynamics
 from .failures import Advance, NonFiniteStateError, is_finite, locate_failure
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ..compiled.steps import Bound
 
 Callback = Callable[[int, Tensor], None]
-Compile = bool | Literal["auto", "torch", "triton"]
 
 # Steps between checks. A compiled run of few particles is so fast that checking would take most of its time: it may
 # make more, up to so many numbers.
@@ -185,7 +184,8 @@ def sample_alone(
     pace = Pace.of(step_size, step_sizes)
     if num_steps is None and pace.lengths:
         num_steps = len(pace.lengths) - first_step - burn_in
-    _check_numbers(num_steps, burn_in, thin, first_step, first_particle, check_every, block_size, compile)
+    _check_numbers(num_steps, burn_in, thin, first_step, first_particle)
+    check_way(check_every, block_size, compile)
     assert num_steps is not None
     scheme = check_problem(sde, x0, integrator, pace.step_size)
     steps = burn_in + num_steps
@@ -241,28 +241,15 @@ def _check_pace(pace: Pace, scheme: Integrator, end: int) -> None:
         raise ValueError(f"{scheme} makes steps of one length: give step_size")
 
 
-def _check_numbers(
-    num_steps: int | None,
-    burn_in: int,
-    thin: int | None,
-    first_step: int,
-    first_particle: int,
-    check_every: int | None,
-    block_size: int | None,
-    compile: Compile,
-) -> None:
+def _check_numbers(num_steps: int | None, burn_in: int, thin: int | None, first_step: int, first_particle: int) -> None:
     for name, value, least in (
         ("num_steps", num_steps, 1),
         ("burn_in", burn_in, 0),
         ("thin", 1 if thin is None else thin, 1),
         ("first_step", first_step, 0),
         ("first_particle", first_particle, 0),
-        ("check_every", 1 if check_every is None else check_every, 1),
-        ("block_size", 1 if block_size is None else block_size, 1),
     ):
         check_integer(name, value, least)
-    if compile not in (True, False, "auto", "torch", "triton"):
-        raise ValueError(f'compile is True, False, "auto", "torch" or "triton"; got {compile!r}')
 
 
 @dataclass(frozen=True)
