@@ -73,7 +73,7 @@ class DiffusionDistribution(Distribution):
         chain_length, thin: take so many draws from every chain, ``thin`` steps apart, the first after ``num_steps``.
             They depend on one another. Those of one chain stand together, in order: ``sample((n,))`` with n a multiple
             of chain_length, reshaped to (n // chain_length, chain_length, *batch_shape, *event_shape), is (chains,
-            draws, ...), as ArviZ wants them.
+            draws, ...), as ArviZ's own functions want them; ``to_arviz`` takes the ``transpose(0, 1)`` of that.
         warm_start: later calls go on from where the chains of the last one stopped; see ``state_dict``.
         seed: makes draws independent of torch's global generator: they depend on the seed and on how many calls came
             before, to ``sample``, ``rsample`` and ``expand``. By default every call takes a seed from the generator, so
