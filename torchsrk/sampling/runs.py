@@ -182,9 +182,10 @@ def sample_alone(
 ) -> Run:
     """``sample`` of particles that are all here, or of those of a batch that are."""
     pace = Pace.of(step_size, step_sizes)
-    if num_steps is None and pace.lengths:
-        num_steps = len(pace.lengths) - first_step - burn_in
-    _check_numbers(num_steps, burn_in, thin, first_step, first_particle)
+    told = num_steps is not None or not pace.lengths
+    _check_numbers(num_steps if told else 1, burn_in, thin, first_step, first_particle)
+    if not told:
+        num_steps = _steps_left(pace, first_step, burn_in)
     check_way(check_every, block_size, compile)
     assert num_steps is not None
     scheme = check_problem(sde, x0, integrator, pace.step_size)
@@ -232,6 +233,16 @@ def sample_alone(
         final = way.dynamics.positions(blocks, now, end)
         watch.look(sde, final, stacklevel=4)
         return Run(final, trajectory, now, end, per_step)
+
+
+def _steps_left(pace: Pace, first_step: int, burn_in: int) -> int:
+    left = len(pace.lengths) - first_step - burn_in
+    if left < 1:
+        raise ValueError(
+            f"step_sizes has the lengths of {len(pace.lengths)} steps, from step number 0 on, and first_step="
+            f"{first_step} and burn_in={burn_in} leave none of them: give those of the steps to come, too"
+        )
+    return left
 
 
 def _check_pace(pace: Pace, scheme: Integrator, end: int) -> None:
