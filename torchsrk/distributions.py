@@ -315,8 +315,8 @@ class DiffusionDistribution(Distribution):
         """Go on as the distribution would have whose state this is."""
         kept = "chains" if self._tuned is None else "tuned"
         if not isinstance(state, Mapping) or set(state) != {"calls", kept}:
-            given = sorted(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
-            raise ValueError(f"expected the calls and {kept} that state_dict gives; got {given}")
+            found = sorted(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
+            raise ValueError(f"expected the calls and {kept} that state_dict gives; got {found}")
         calls, chains = state["calls"], state[kept]
         if isinstance(calls, bool) or not isinstance(calls, int) or calls < 0:
             raise ValueError(f"calls is a number of calls; got {calls!r}")

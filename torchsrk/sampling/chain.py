@@ -143,7 +143,7 @@ class Chain:
         ``state["step_size"]`` says: a chain may go on with shorter steps.
         """
         if not isinstance(state, Mapping) or set(state) != _KEYS:
-            given = sorted(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
+            given = str(sorted(map(str, state))) if isinstance(state, Mapping) else type(state).__name__
             raise ValueError(f"expected the {', '.join(sorted(_KEYS))} that state_dict gives; got {given}")
         if state["scheme"] != _class_of(self._scheme):
             raise ValueError(
