@@ -78,6 +78,8 @@ BAD = {
     "too many particles": (lambda: run(first_particle=2**32 - 2), ValueError, "particles are numbered"),
     "too many steps": (lambda: run(first_step=2**48), ValueError, "steps are numbered"),
     # the scheme
+    "mistyped scheme": (lambda: run(integrator="srk_ld"), ValueError, r"integrator 'srk_ld' \(did you mean srk-ld\?\)"),
+    "a scheme in capitals": (lambda: run(integrator="BAOAB"), ValueError, r"'BAOAB' \(did you mean baoab\?\)"),
     "unknown scheme": (lambda: run(integrator="rk4"), ValueError, "unknown integrator 'rk4'; choose from 'baoab', "),
     "a scheme's class": (lambda: run(integrator=SRKLD), ValueError, "pass an instance"),
     "SRK-LD on state-dependent noise": (
@@ -197,6 +199,36 @@ BAD = {
     # integrate
     "one time": (lambda: solve(ts=(0.0,)), ValueError, "two or more increasing times"),
     "times that fall": (lambda: solve(ts=(1.0, 0.0)), ValueError, "these decrease"),
+    "times of each particle's own": (
+        lambda: solve(ts=[[0.0, 1.0], [0.0, 2.0]]),
+        ValueError,
+        r"ts is one grid of times \(times,\) for all particles; got 2 rows.*read each particle's rows",
+    ),
+    "times in a matrix": (lambda: solve(ts=torch.zeros(3, 2)), ValueError, r"one grid of times.*shape \(3, 2\)"),
+    "times in rows of tensors": (lambda: solve(ts=[torch.zeros(2), torch.ones(2)]), ValueError, "one grid of times"),
+    "a number for times": (lambda: solve(ts=1.0), ValueError, "two or more increasing times.*; got 1.0"),
+    "a scalar for times": (lambda: solve(ts=torch.tensor(1.0)), ValueError, r"two or more .*; got tensor\(1"),
+    "no times": (lambda: solve(ts=None), ValueError, "two or more increasing times.*; got None"),
+    "times in words": (lambda: solve(ts="01"), ValueError, "two or more increasing times.*; got '01'"),
+    "times that are words": (lambda: solve(ts=["0", "1"]), ValueError, "two or more increasing times"),
+    "infinite times": (lambda: solve(ts=[0.0, float("inf")]), ValueError, "all finite.*inf"),
+    "one length for step_sizes": (
+        lambda: solve(step_size=None, step_sizes=0.1),
+        ValueError,
+        "one positive number for every step; got 0.1. One length for all steps is step_size=",
+    ),
+    "a scalar for step_sizes": (
+        lambda: run(step_size=None, step_sizes=torch.tensor(0.1), num_steps=None),
+        ValueError,
+        "for every step; got tensor",
+    ),
+    "step_sizes in words": (lambda: run(step_size=None, step_sizes="0.1"), ValueError, "for every step; got '0.1'"),
+    "step_sizes of nothing": (lambda: run(step_size=None, step_sizes=[None]), ValueError, "for every step; got .None"),
+    "step_sizes that are over": (
+        lambda: run(step_size=None, step_sizes=[0.1, 0.1, 0.1], num_steps=None, first_step=3),
+        ValueError,
+        "step_sizes has the lengths of 3 steps, .* first_step=3 and burn_in=0 leave none",
+    ),
     "NaN times": (lambda: solve(ts=(0.0, NAN)), ValueError, "two or more increasing times"),
     "no noise": (lambda: solve(seed=None), ValueError, "exactly one of seed= .* and path="),
     "two noises": (

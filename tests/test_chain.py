@@ -7,6 +7,8 @@ import torch
 
 from torchsrk import Chain, Langevin, NonFiniteStateError, UnderdampedLangevin, sample
 from torchsrk.checkpoints import load_checkpoint, save_checkpoint
+from torchsrk.integrators import UBU
+from torchsrk.integrators.capped import Capped
 from torchsrk.potentials import FunctionPotential, GaussianMixture, MinibatchPotential
 
 X0 = torch.randn(20, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -145,10 +147,69 @@ def test_refused():
         ({"state": "mine"}, "got str"),
         ({"step": -1}, "step is an integer"),
         ({"seed": 1.5}, "seed"),
-        ({"more": 1}, "expected the first_particle, seed, state, step, x"),
+        ({"more": 1}, "expected the first_particle, scheme, seed, state, step, step_size, x"),
+        ({"x": X0}, "the state's particles are elsewhere than at x"),
+        ({"x": torch.full_like(X0, torch.nan)}, "x has 60 entries that are infinite or NaN"),
+        ({"scheme": "BAOAB"}, "this chain's scheme is MALA, and the state is one of BAOAB: make the chain with that"),
+        ({"step_size": "long"}, "step_size is a positive number"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             chain.load_state_dict({**good, **changes})
+    for nothing in (None, 3, []):
+        with pytest.raises(ValueError, match=r"that state_dict gives; got (NoneType|int|list)"):
+            chain.load_state_dict(nothing)
     assert chain.step == 1
     assert chain.x.equal(good["x"])
     assert "20 particles after 1 steps" in repr(chain)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"state": "x"}, "state is that of an earlier run.*got str"),
+        ({"state": torch.zeros(20, 5, dtype=torch.float64)}, "states of width 6 here"),
+        ({"state": torch.zeros(3, 6, dtype=torch.float64)}, r"got torch.float64 \(3, 6\)"),
+        ({"state": torch.zeros(20, 6, dtype=torch.float64)}, "elsewhere than at x"),
+        ({"compile": "yes"}, "compile is True, False"),
+        ({"block_size": 0}, "block_size is an integer, at least 1; got 0"),
+        ({"check_every": 0}, "check_every is an integer, at least 1; got 0"),
+    ],
+)
+def test_refused_when_it_is_made(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Chain(UnderdampedLangevin(MIXTURE, friction=1.0), X0, **{**OPTIONS, "integrator": "baoab"}, **changes)
+
+
+@pytest.mark.parametrize(("scheme", "sde"), [CASES[3][:2], CASES[4][:2]], ids=["lm", "baoab"])
+def test_a_state_that_lacks_more_than_positions(scheme, sde):
+    chain = Chain(sde, X0, **{**OPTIONS, "integrator": scheme})
+    chain.load_state_dict(chain.state_dict())  # before the first step there is no state
+    chain.advance(3)
+    with pytest.raises(ValueError, match="state is None after 3 steps"):
+        chain.load_state_dict({**chain.state_dict(), "state": None})
+    simple = Chain(Langevin(MIXTURE), X0, **OPTIONS)
+    simple.advance(3)
+    other = Chain(Langevin(MIXTURE), X0, **OPTIONS)
+    other.load_state_dict({**simple.state_dict(), "state": None})
+    assert other.advance(2).final.equal(simple.advance(2).final)
+
+
+def test_the_state_of_another_scheme_or_step_size():
+    sde = UnderdampedLangevin(MIXTURE, friction=1.0)
+    plain, capped = (Chain(sde, X0, **{**OPTIONS, "integrator": scheme}) for scheme in ("ubu", Capped(UBU(), 10.0)))
+    plain.advance(2), capped.advance(2)
+    assert (plain.state_dict()["scheme"], capped.state_dict()["scheme"]) == ("UBU", "Capped(UBU)")
+    with pytest.raises(ValueError, match=r"this chain's scheme is Capped\(UBU\), and the state is one of UBU"):
+        capped.load_state_dict(plain.state_dict())
+    finer = Chain(sde, X0, **{**OPTIONS, "integrator": "ubu", "step_size": 0.05})
+    finer.load_state_dict(plain.state_dict())
+    assert (plain.state_dict()["step_size"], finer.state_dict()["step_size"]) == (0.1, 0.05)
+    going_on = sample(
+        sde,
+        plain.x,
+        state=plain.state_dict()["state"],
+        first_step=2,
+        num_steps=3,
+        **{**OPTIONS, "integrator": "ubu", "step_size": 0.05},
+    )
+    assert finer.advance(3).final.equal(going_on.final)

@@ -504,6 +504,12 @@ BAD = {
         ValueError,
         "initial points outside the support",
     ),
+    "no state": (lambda: diffusion("gamma").load_state_dict(None), ValueError, "calls and chains .* got NoneType"),
+    "NaN chains": (
+        lambda: diffusion("gamma").load_state_dict({"calls": 1, "chains": torch.full((5, 2, 1), torch.nan)}),
+        ValueError,
+        "chains has 10 entries that are infinite or NaN",
+    ),
     "state": (lambda: diffusion("gamma").load_state_dict({"calls": 1}), ValueError, "calls and chains"),
     "negative shape": (lambda: diffusion("gamma").sample((-1,)), ValueError, "sample_shape"),
     "log density's shape": (

@@ -11,6 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "torchsrk"
 ALLOWED = {
     "derived": set(),
     "extras": set(),
+    "names": set(),
     "version": set(),
     "vectors": set(),
     "brownian": {"derived", "vectors"},
@@ -24,7 +25,7 @@ ALLOWED = {
     "starts": set(),
     "potentials": {"brownian", "transforms"},
     "sde": {"potentials", "brownian"},
-    "integrators": {"sde", "potentials", "brownian", "derived"},
+    "integrators": {"sde", "potentials", "brownian", "derived", "names"},
     "compiled": {"brownian", "derived", "vectors"},
     "solving": {"compiled", "brownian", "transforms"},
     "sampling": {
@@ -62,11 +63,11 @@ ALLOWED = {
     "theory": {"sampling", "integrators", "sde", "potentials", "brownian"},
     "experiments": {
         "coupling",
-        *("diagnostics", "extras", "plots", "theory"),
+        *("diagnostics", "extras", "names", "plots", "theory"),
         *("distributions", "reference", "sampling", "integrators", "sde", "potentials", "brownian", "metrics"),
         *("checkpoints", "files", "compiled", "blocks", "targets", "tuning"),
     },
-    "cli": {"version", "experiments", "checkpoints", "distributed", "sampling"},
+    "cli": {"version", "names", "experiments", "checkpoints", "distributed", "sampling"},
     "__main__": {"cli"},
     "reference": {"integrators", "sde", "brownian"},
 }

@@ -80,7 +80,7 @@ def test_compile_says_that_it_does_not():
         ({"step_sizes": [0.1, -0.1]}, "one positive number for every step"),
         ({"step_sizes": torch.ones(2, 2)}, "one positive number for every step"),
         ({"num_steps": 5}, "has the lengths of 4 steps, and this run goes to step 5"),
-        ({"first_step": 4}, "num_steps is an integer, at least 1; got 0"),
+        ({"first_step": 4}, "has the lengths of 4 steps, from step number 0 on, and first_step=4"),
     ],
 )
 def test_refused(changes, message):

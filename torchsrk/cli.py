@@ -16,7 +16,7 @@ import torch
 from .checkpoints import CheckpointError
 from .distributed import RankError
 from .experiments import theory
-from .experiments.config import ConfigError, nearest, parse_overrides, read_yaml
+from .experiments.config import ConfigError, parse_overrides, read_yaml
 from .experiments.folder import FolderError
 from .experiments.laws import QuadratureError
 from .experiments.named_potentials import NAMES
@@ -25,6 +25,7 @@ from .experiments.posterior_runs import Settings, execute_sample
 from .experiments.report import write_report
 from .experiments.runs import Config, execute, load_config, resolved
 from .experiments.user_code import TargetError, import_code
+from .names import nearest
 from .sampling import NonFiniteStateError
 from .version import __version__
 

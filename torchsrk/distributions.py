@@ -17,7 +17,9 @@ from .integrators import Integrator, integrator_named
 from .potentials import Potential, UnconstrainedPotential
 from .potentials.angles import is_angle, wrapped
 from .potentials.function import Function, Negative
-from .sampling import Chain, Run, check_step_size, integrate
+from .potentials.precision import check_precision
+from .sampling import Chain, NonFiniteStateError, Run, check_step_size, integrate
+from .sampling.signs import Watch, add_hint_of_sign
 from .starts import drawn_starts, given_starts, spread_over, with_more_dimensions
 from .targets import Target, described, diffusion_for, has_corner, own_tensor, potential_of, target_given, tensor_wanted
 from .transforms import is_transformed, outside_transforms
@@ -71,7 +73,7 @@ class DiffusionDistribution(Distribution):
         chain_length, thin: take so many draws from every chain, ``thin`` steps apart, the first after ``num_steps``.
             They depend on one another. Those of one chain stand together, in order: ``sample((n,))`` with n a multiple
             of chain_length, reshaped to (n // chain_length, chain_length, *batch_shape, *event_shape), is (chains,
-            draws, ...), as ArviZ wants them.
+            draws, ...), as ArviZ's own functions want them; ``to_arviz`` takes the ``transpose(0, 1)`` of that.
         warm_start: later calls go on from where the chains of the last one stopped; see ``state_dict``.
         seed: makes draws independent of torch's global generator: they depend on the seed and on how many calls came
             before, to ``sample``, ``rsample`` and ``expand``. By default every call takes a seed from the generator, so
@@ -133,6 +135,7 @@ class DiffusionDistribution(Distribution):
         self.tolerance, self.particles, self.mesh = tolerance, particles, mesh
         self._calls = 0
         self._chains: Tensor | None = None  # states (chains, *batch_shape, width), where the last call left them
+        self._watch: Watch | None = None  # of warm chains, since they began
         self._wanted: dict[torch.dtype, Tensor] = {}  # by a function that shows no tensors, for points of a dtype
         super().__init__(batch, event, validate_args=validate_args)
         self._tuned = self._chains_to_tune() if step_size is None else None
@@ -250,7 +253,7 @@ class DiffusionDistribution(Distribution):
         """The plan that draws are made by; it is made now if there is none yet."""
         if self._tuned is None:
             raise ValueError("this distribution was given its step_size and num_steps: there is no tuning")
-        return self._tuned.tuning or self._tuned.tuned(self._next_seed())
+        return self._tuned.tuning or self._tuned.tuned(self._next_seed(), progress=self.progress)
 
     def diagnose(self, names: Sequence[str] | Mapping[str, Sequence[int]] | None = None) -> Diagnosis:
         """What speaks for the draws and what against them: print it. See ``torchsrk.diagnose``.
@@ -264,7 +267,7 @@ class DiffusionDistribution(Distribution):
             hint = "" if self._tuned is None else ". What tuning found of each is in tuning.reports"
             raise ValueError(f"one target is looked at at a time; this is a batch of shape {tuple(targets)}{hint}")
         if self._tuned is not None:
-            plan, run = self._tuned.look(_LOOKED_AT, self._aside())
+            plan, run = self._tuned.look(_LOOKED_AT, self._aside(), progress=self.progress)
             return diagnose(run, tuning=plan, parameters=self._parameters(), names=names)
         run = self._trial(self._aside())
         return diagnose(
@@ -308,11 +311,12 @@ class DiffusionDistribution(Distribution):
             return {"calls": self._calls, "tuned": self._tuned.state_dict()}
         return {"calls": self._calls, "chains": self._chains}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on as the distribution would have whose state this is."""
         kept = "chains" if self._tuned is None else "tuned"
-        if set(state) != {"calls", kept}:
-            raise ValueError(f"expected the calls and {kept} that state_dict gives; got {sorted(map(str, state))}")
+        if not isinstance(state, Mapping) or set(state) != {"calls", kept}:
+            found = sorted(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
+            raise ValueError(f"expected the calls and {kept} that state_dict gives; got {found}")
         calls, chains = state["calls"], state[kept]
         if isinstance(calls, bool) or not isinstance(calls, int) or calls < 0:
             raise ValueError(f"calls is a number of calls; got {calls!r}")
@@ -326,7 +330,10 @@ class DiffusionDistribution(Distribution):
             raise ValueError(
                 f"chains of this distribution have shape (chains, {', '.join(map(str, shape))}); got {given}"
             )
+        if chains is not None and not bool(chains.isfinite().all()):
+            raise ValueError(f"chains has {int((~chains.isfinite()).sum())} entries that are infinite or NaN")
         self._calls, self._chains = calls, chains
+        self._watch = None if chains is None else Watch.of(chains[..., : self._dim()])
 
     # ----------------------------------------------------------------------------------------------- the draws
 
@@ -389,7 +396,7 @@ class DiffusionDistribution(Distribution):
             return (4.0 * drawn - 2.0).to(like.dtype)
 
         options = {"particles": self.particles, "tolerance": self.tolerance, "integrator": self.integrator}
-        options |= {"compile": self.compile, "progress": self.progress}
+        options |= {"compile": self.compile}
         return TunedChains(self._potential, start, self.batch_shape, **options)
 
     def _run(self, start: Tensor, state: Tensor | None, seed: int, differentiable: bool) -> tuple[Tensor, Tensor]:
@@ -401,7 +408,13 @@ class DiffusionDistribution(Distribution):
             ts = [0.0, *(count * self.step_size for count in steps)]
             options: dict[str, Any] = {"integrator": self.integrator, "step_size": self.step_size, "seed": seed}
             options |= {"recompute": not is_transformed(), "progress": self.progress}
-            kept = integrate(self._sde, start, ts, **options)[1:]
+            watch = self._watch_from(start)
+            try:
+                kept = integrate(self._sde, start, ts, **options)[1:]
+            except NonFiniteStateError as failure:
+                add_hint_of_sign(failure, self._sde, watch.start, lambda state, _: state[..., : start.shape[-1]])
+                raise
+            watch.look(self._sde, kept[-1].detach(), stacklevel=5)
             self._check_corner(kept)
             return kept, self._begun(kept[-1].detach(), seed)
         run = self._chain(start, state, seed).advance(
@@ -416,7 +429,17 @@ class DiffusionDistribution(Distribution):
         """Chains from ``start``, or those of a ``state`` that go on; with a seed of its own for every call."""
         assert self.step_size is not None
         options: dict[str, Any] = {"integrator": self.integrator, "step_size": self.step_size, "compile": self.compile}
-        return Chain(self._sde, start, state=state, seed=seed, **options)
+        chain = Chain(self._sde, start, state=state, seed=seed, **options)
+        return chain.watched_by(self._watch_from(start))
+
+    def _watch_from(self, start: Tensor) -> Watch:
+        """For runs from ``start``, or of warm chains, since their first."""
+        if self._watch is not None and self.warm_start:
+            return self._watch
+        watch = Watch.of(start)
+        if self.warm_start and watch.start is not None:
+            self._watch = watch
+        return watch
 
     def _check_corner(self, draws: Tensor) -> None:
         if draws.requires_grad and has_corner(self.target):
@@ -439,7 +462,7 @@ class DiffusionDistribution(Distribution):
         """A tensor with the dtype and device of starts, that are given in a dtype or drawn in torch's default."""
         own = own_tensor(self.target)
         if own is not None:
-            return own
+            return check_precision(own)
         dtype = dtype or torch.get_default_dtype()
         if dtype not in self._wanted:
             batch = self.batch_shape if self._tuned is None else self._tuned.batch_shape

@@ -13,6 +13,7 @@ from torch.distributions import Distribution, Laplace, constraints
 from .integrators import Integrator
 from .potentials import Potential, UnconstrainedPotential
 from .potentials.function import Function, Negative
+from .potentials.precision import PRECISIONS
 from .sde import Langevin, UnderdampedLangevin
 
 Target = Potential | Distribution | Callable[[Tensor], Tensor]
@@ -109,16 +110,25 @@ def has_corner(target: Any) -> bool:
 
 def tensor_wanted(potential: Potential, batch_shape: Size, dtype: torch.dtype) -> Tensor:
     """An empty tensor with the dtype and device that a function without tensors of its own gives for points of a dtype,
-    or for points in float64 where it takes no other."""
-    assert potential.dim is not None
+    or for points in float64 where it takes no other; with that of the points, where it takes none in what it gives."""
     for tried in dict.fromkeys((dtype, torch.float64)):
-        try:
-            with torch.no_grad():
-                energy = potential(torch.zeros(1, *batch_shape, potential.dim, dtype=tried))
-        except Exception:  # of another dtype, or the user's own, which the run will raise again
+        energy = _energy_at_zero(potential, batch_shape, tried)
+        if energy is None:
             continue
-        return energy.new_empty(0)
+        wanted = energy.dtype if energy.dtype in PRECISIONS else tried
+        if wanted != tried and _energy_at_zero(potential, batch_shape, wanted) is None:
+            wanted = tried
+        return energy.new_empty(0, dtype=wanted)
     return torch.empty(0, dtype=dtype)
+
+
+def _energy_at_zero(potential: Potential, batch_shape: Size, dtype: torch.dtype) -> Tensor | None:
+    assert potential.dim is not None
+    try:
+        with torch.no_grad():
+            return potential(torch.zeros(1, *batch_shape, potential.dim, dtype=dtype))
+    except Exception:  # of another dtype, or the user's own, which the run will raise again
+        return None
 
 
 def tensor_of(target: Any) -> Tensor:

@@ -49,6 +49,11 @@ def test_a_config_comes_back():
     assert plain(outer)["targets"] == [{"kind": "regression", "dim": 20}]
 
 
+def test_a_word_of_three_letters_is_no_slip_of_another():
+    with pytest.raises(ConfigError, match=r"device: expected one of auto, cpu, cuda; got 'gpu'"):
+        build(Literal["auto", "cpu", "cuda"], "gpu", file="a", key="device")
+
+
 WRONG = {
     "unknown key": ("particels: 5\nstep_sizes: [1]", r"particels: there is no such key \(did you mean particles\?\)"),
     "nested key": (

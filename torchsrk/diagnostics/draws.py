@@ -13,11 +13,24 @@ from ..sampling import Run
 
 Parameters = Callable[[Tensor], Tensor]
 
+# What has no draws in itself, and the call that gives a Run of it.
+_WAYS_OUT = {
+    "Chain": "chain.advance(1000, thin=100) gives the Run of its next steps",
+    "Tuning": "tuning.sample(10) gives one, of ten draws of every particle",
+    "DiffusionDistribution": (
+        "posterior.tuning.sample(10) gives one, to be read with parameters=posterior.constrain; where step_size and "
+        "num_steps were given, to_arviz takes draws (draws, chains, parameters)"
+    ),
+}
+
 
 def kept_positions(run: Run) -> Tensor:
     """What a run kept, (draws, particles, dim); its last positions alone if it kept nothing."""
     if not isinstance(run, Run):
-        raise TypeError(f"run is what torchsrk.sample or Tuning.sample gives; got {type(run).__name__}")
+        way_out = next(
+            (f": {_WAYS_OUT[kind.__name__]}" for kind in type(run).__mro__ if kind.__name__ in _WAYS_OUT), ""
+        )
+        raise TypeError(f"run is what torchsrk.sample or Tuning.sample gives; got {type(run).__name__}{way_out}")
     kept = run.final.unsqueeze(0) if run.trajectory is None or not len(run.trajectory) else run.trajectory
     if kept.ndim < 2 or 0 in kept.shape:
         raise ValueError(f"there are no draws to look at in a trajectory of shape {tuple(kept.shape)}")

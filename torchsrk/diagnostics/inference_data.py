@@ -26,7 +26,9 @@ def to_arviz(
     """Draws for ``arviz.summary``, ``arviz.plot_trace`` and the rest: a chain for every particle.
 
     Args:
-        run: a Run, or draws (draws, particles, parameters).
+        run: a Run, or draws (draws, particles, parameters), as a trajectory is: the n-th draws of all particles stand
+            together. ArviZ's own functions take chains first, and so do the draws of a DiffusionDistribution with a
+            ``chain_length``: ``.transpose(0, 1)`` leads from the one to the other.
         names: a name for every parameter, or names with the shapes of the arrays that parameters are entries of, in
             order. By default all are one vector x.
         parameters: positions (..., dim) to the (..., parameters) that are read.
@@ -98,7 +100,8 @@ def _positions(run: Run | Tensor) -> Tensor:
         return kept_positions(run)
     if run.ndim != 3 or not run.is_floating_point():
         raise ValueError(
-            f"draws are a floating tensor (draws, particles, parameters); got {run.dtype} {tuple(run.shape)}"
+            f"draws are a floating tensor (draws, particles, parameters); got {run.dtype} {tuple(run.shape)}. Where "
+            "chains come first, as ArviZ has them, transpose(0, 1)"
         )
     return kept_positions(Run(run[-1:].squeeze(0), run, run[-1:].squeeze(0), len(run)))
 

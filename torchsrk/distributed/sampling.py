@@ -18,6 +18,7 @@ from ..dtensors import is_sharded
 from ..integrators import integrator_named
 from ..potentials.base import is_stateful
 from ..sampling import Company, NonFiniteStateError, Run, sample_alone
+from ..sampling.signs import Watch
 from ..sde import BaseSDE
 from .exchange import fetched
 from .layout import Layout, at_least, local_of, whole_blocks
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 _LEAST_COMPILED = 5
 
 
-def sample_sharded(sde: BaseSDE, x0: Tensor, *, state: Tensor | None, **options: Any) -> Run:
+def sample_sharded(
+    sde: BaseSDE, x0: Tensor, *, state: Tensor | None, watch: Watch | None = None, **options: Any
+) -> Run:
     """``sample`` of particles that are spread over the ranks of a mesh.
 
     On the CPU the bits are those of one process. Eager steps round by blocks, so a rank also runs those rows of its
@@ -41,7 +44,7 @@ def sample_sharded(sde: BaseSDE, x0: Tensor, *, state: Tensor | None, **options:
     _check_batch(sde, x0, state, layout)
     with layout.together("sample") as ranks:
         check_same(ranks, {"x0's shape": tuple(x0.shape), "state": state is None, **_comparable(options)})
-        batch = _Batch(ranks, layout, sde, local_of(x0), None if state is None else local_of(state))
+        batch = _Batch(ranks, layout, sde, local_of(x0), None if state is None else local_of(state), watch)
         if options["compile"] == "auto" and options["step_sizes"] is not None:
             options["compile"] = False
         if options["compile"] == "auto":
@@ -110,6 +113,7 @@ class _Batch:
     sde: BaseSDE
     x0: Tensor
     state: Tensor | None
+    watch: Watch | None
 
     def run(self, want: Sequence[range], *, first_particle: int, progress: bool, callbacks: Any, **options: Any) -> Run:
         """Rows ``want`` of every rank are run, of which it keeps its own."""
@@ -127,6 +131,7 @@ class _Batch:
                 first_particle=first_particle + mine.start * math.prod(x0.shape[1:-1]),
                 progress=progress and layout.rank == 0,
                 callbacks=[self._of_shards(callback, kept) for callback in callbacks],
+                watch=self.watch,
                 company=_Others(self.ranks, kept, layout.rows, self._copies(x0, state)),
                 **options,
             )

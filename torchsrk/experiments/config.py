@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 import reprlib
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..extras import missing
+from ..names import nearest
 
 try:
     import yaml
@@ -231,12 +231,6 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
             change = {part: change}
         changes = merge(changes, change)
     return changes
-
-
-def nearest(given: Any, known: Sequence[Any]) -> str:
-    """Which of the known names was meant, in words, if one is close."""
-    close = difflib.get_close_matches(str(given), [str(name) for name in known], n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def _shown(value: Any) -> str:

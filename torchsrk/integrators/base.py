@@ -8,6 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from ..brownian.increment import Increment, Needs
+from ..names import nearest
 from ..sde.base import BaseSDE, Normals, Time
 
 _REGISTRY: dict[str, type[Integrator]] = {}
@@ -123,6 +124,6 @@ def integrator_named(integrator: Integrator | str) -> Integrator:
         return integrator
     if isinstance(integrator, str) and integrator in _REGISTRY:
         return _REGISTRY[integrator]()
-    raise ValueError(
-        f"unknown integrator {integrator!r}; choose from {', '.join(map(repr, sorted(_REGISTRY)))}, or pass an instance"
-    )
+    meant = nearest(integrator.lower(), list(_REGISTRY)) if isinstance(integrator, str) else ""
+    names = ", ".join(map(repr, sorted(_REGISTRY)))
+    raise ValueError(f"unknown integrator {integrator!r}{meant}; choose from {names}, or pass an instance")

@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from ..transforms import is_transformed
 from .base import Potential, is_stateful
+from .precision import error_of_dtypes
 
 _ROWS = 4
 _LENGTHS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # of a move, beside 1 + |x|
 _SHARE = 0.1  # of a change that a slope may miss
-_USES: WeakKeyDictionary[Potential, int] = WeakKeyDictionary()
+_USES: WeakKeyDictionary[Potential, dict[torch.dtype, int]] = WeakKeyDictionary()
 
 
 def check_gradient(potential: Potential, x0: Tensor) -> None:
@@ -23,16 +24,22 @@ def check_gradient(potential: Potential, x0: Tensor) -> None:
     An energy that is computed outside autograd, in numpy or from a detached tensor, has a gradient of 0, and particles
     would do nothing but diffuse. One such term among others is as wrong, and harder to see. A few moves of a few points
     are compared with Simpson's rule over the gradient, in one batch, at a potential's first use, its second, fourth,
-    eighth and so on; what can't be told so is passed over.
+    eighth and so on, in each dtype; what can't be told so is passed over. An energy that can't be evaluated in that of
+    x0, for the dtype of its data, is refused here.
     """
-    uses = _USES[potential] = _USES.get(potential, 0) + 1
+    counts = _USES.setdefault(potential, {})
+    uses = counts[x0.dtype] = counts.get(x0.dtype, 0) + 1
     if uses & (uses - 1) or is_stateful(potential) or _is_of_batches(potential) or is_transformed():
         return
     try:
         with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(devices=[]):
             found = _slopes(potential, _points(x0.detach()))
-    except Exception:  # an energy that can't be evaluated there: the run itself has the word
-        return
+    except Exception as error:  # an energy that can't be evaluated there: the run itself has the word
+        refused = error_of_dtypes(potential, x0, error)
+        if refused is None:
+            return
+        del counts[x0.dtype]
+        raise refused from error
     if found is None:
         return
     change, slope = found

@@ -40,6 +40,7 @@ class UnconstrainedPotential(Potential):
         super().__init__()
         self.log_density = log_density
         self.event_shape, self.support = Size(event_shape), support
+        _check_parts(support, self.event_shape)
         self.transform = bijection(support)
         self._batch_rank = len(batch_shape)
         free_shape = self.transform.inverse_shape(Size(batch_shape) + self.event_shape)
@@ -107,6 +108,29 @@ def _without_infinite_bound(support: constraints.Constraint) -> constraints.Cons
     if is_infinite.any() and not is_infinite.all():
         raise ValueError("a batch of intervals can't have some that end at infinity and some that don't: split it")
     return constraints.greater_than_eq(support.lower_bound) if is_infinite.all() else support
+
+
+def _check_parts(support: constraints.Constraint, event_shape: Size) -> None:
+    """One clear error where parts side by side are not those of a point: torch tells it at the first map, by a number.
+
+    Points come with dimensions of particles before their own: parts lie along a dimension counted from the end.
+    """
+    base = support.base_constraint if isinstance(support, constraints.independent) else support
+    if not isinstance(base, (constraints.cat, constraints.stack)):
+        return
+    lengths = base.lengths if isinstance(base, constraints.cat) else [1] * len(base.cseq)
+    if -len(event_shape) <= base.dim < 0 and sum(lengths) == event_shape[base.dim]:
+        return
+    if isinstance(base, constraints.cat):
+        name, given = "cat", f"lengths={lengths} with dim={base.dim}"
+        wanted = "dim=-1 and, in lengths=, the number of entries on each support (by default one)"
+    else:
+        name, given = "stack", f"{len(lengths)} supports with dim={base.dim}"
+        wanted = "dim=-1 and a support for every entry"
+    raise ValueError(
+        f"the supports of constraints.{name} don't make up a point of shape {tuple(event_shape)}: got {given}; give "
+        f"{wanted}"
+    )
 
 
 class TriangleToCholesky(Transform):

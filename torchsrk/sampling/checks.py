@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -15,6 +16,8 @@ from ..sde.probe import check_structure
 from ..transforms import below_transforms
 from .failures import is_finite
 
+Compile = bool | Literal["auto", "torch", "triton"]
+
 
 def check_step_size(step_size: object) -> None:
     """One clear error for what can't be a step size."""
@@ -25,6 +28,15 @@ def check_step_size(step_size: object) -> None:
 def check_integer(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{name} is an integer, at least {least}; got {value!r}")
+
+
+def check_way(check_every: int | None, block_size: int | None, compile: Compile) -> None:
+    """How steps are made."""
+    for name, value in (("check_every", check_every), ("block_size", block_size)):
+        if value is not None:
+            check_integer(name, value, 1)
+    if isinstance(compile, Tensor) or compile not in (True, False, "auto", "torch", "triton"):
+        raise ValueError(f'compile is True, False, "auto", "torch" or "triton"; got {compile!r}')
 
 
 def check_problem(sde: BaseSDE, x0: Tensor, integrator: Integrator | str, step_size: float) -> Integrator:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,9 +51,12 @@ class Pace:
 
 def checked_lengths(step_sizes: Tensor | Sequence[float]) -> tuple[float, ...]:
     """Positive numbers, or one clear error."""
-    given = step_sizes.tolist() if isinstance(step_sizes, Tensor) else list(step_sizes)
-    if not given or any(isinstance(size, (bool, list)) or not 0.0 < float(size) < math.inf for size in given):
-        raise ValueError(f"step_sizes holds one positive number for every step; got {step_sizes!r}")
+    given = _listed(step_sizes)
+    if not given or not all(_is_number(size) and 0.0 < float(size) < math.inf for size in given):
+        raise ValueError(
+            f"step_sizes holds one positive number for every step; got {reprlib.repr(step_sizes)}. One length for all "
+            "steps is step_size="
+        )
     return tuple(map(float, given))
 
 
@@ -97,20 +102,46 @@ def steps_of(ts: Tensor | Sequence[float], lengths: Sequence[float]) -> Plan:
 
 
 def _increasing(ts: Tensor | Sequence[float]) -> list[float]:
-    if isinstance(ts, Tensor) and ts.ndim != 1:
+    given = _listed(ts)
+    if given is not None and any(_is_row(t) for t in given):
+        shape = f"shape {tuple(ts.shape)}" if hasattr(ts, "shape") else f"{len(given)} rows"
         raise ValueError(
-            f"ts is one grid of times (times,) for all particles; got shape {tuple(ts.shape)}. Where particles have "
-            "times of their own, solve at all of these times together, sorted, and read each particle's rows"
+            f"ts is one grid of times (times,) for all particles; got {shape}. Where particles have times of their "
+            "own, solve at all of these times together, sorted, and read each particle's rows"
         )
-    times = [float(t) for t in ts]
+    if given is None or not all(map(_is_number, given)):
+        raise ValueError(f"ts holds two or more increasing times, the first that of x0; got {reprlib.repr(ts)}")
+    times = [float(t) for t in given]
     if len(times) > 1 and all(a > b for a, b in pairwise(times)):
         raise ValueError(
             f"ts holds increasing times, and these decrease: {times}. Noise has no way back: give the SDE of the "
             "reversed time s = ts[0] - t and increasing s (ReverseDiffusion is that of a score model), or sort ts"
         )
-    if len(times) < 2 or any(not a < b for a, b in pairwise(times)):
-        raise ValueError(f"ts holds two or more increasing times, the first that of x0; got {times}")
+    if len(times) < 2 or any(not a < b for a, b in pairwise(times)) or not all(map(math.isfinite, times)):
+        raise ValueError(f"ts holds two or more increasing times, all finite, the first that of x0; got {times}")
     return times
+
+
+def _listed(values: Any) -> list[Any] | None:
+    """The entries of a tensor, an array or a sequence; None of what has none, and of words."""
+    if isinstance(values, Tensor):
+        return values.detach().tolist() if values.ndim else None
+    is_other = isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable)
+    return None if is_other or getattr(values, "ndim", 1) == 0 else list(values)
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) > 0
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, (str, bytes, bool)) or _is_row(value):
+        return False
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _precision(ts: Tensor | Sequence[float]) -> float:

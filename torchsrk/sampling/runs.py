@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from heapq import merge
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -21,19 +21,18 @@ from ..compiled import CapturedSteps, compiling_pays
 from ..dtensors import is_sharded
 from ..integrators import Integrator
 from ..sde import BaseSDE, as_sde
-from .checks import check_integer, check_problem
+from .checks import Compile, check_integer, check_problem, check_way
 from .compiling import compiled_steps, steps_by_torch
 from .dynamics import Dynamics
 from .failures import Advance, NonFiniteStateError, is_finite, locate_failure
 from .plans import Pace, checked_lengths
-from .signs import Start, add_hint_of_sign, warn_of_a_swapped_sign
+from .signs import Watch, add_hint_of_sign
 from .surroundings import full_precision, progress_bar
 
 if TYPE_CHECKING:
     from ..compiled.steps import Bound
 
 Callback = Callable[[int, Tensor], None]
-Compile = bool | Literal["auto", "torch", "triton"]
 
 # Steps between checks. A compiled run of few particles is so fast that checking would take most of its time: it may
 # make more, up to so many numbers.
@@ -143,11 +142,19 @@ def sample(
     """
     sde, step_sizes = as_sde(sde), None if step_sizes is None else checked_lengths(step_sizes)
     options = {**locals()}
+    return runner_for(x0)(**options)
+
+
+def runner_for(x0: Tensor) -> Callable[..., Run]:
+    """``sample`` of particles that are all here, or of some that are spread over processes.
+
+    It takes a ``watch``, too: of a chain, whose energies are looked at from its start on.
+    """
     if is_sharded(x0):
         from ..distributed.sampling import sample_sharded
 
-        return sample_sharded(**options)
-    return sample_alone(**options)
+        return sample_sharded
+    return sample_alone
 
 
 def sample_alone(
@@ -171,12 +178,15 @@ def sample_alone(
     progress: bool,
     compile: Compile,
     company: Company | None = None,
+    watch: Watch | None = None,
 ) -> Run:
     """``sample`` of particles that are all here, or of those of a batch that are."""
     pace = Pace.of(step_size, step_sizes)
-    if num_steps is None and pace.lengths:
-        num_steps = len(pace.lengths) - first_step - burn_in
-    _check_numbers(num_steps, burn_in, thin, first_step, first_particle, check_every, block_size, compile)
+    told = num_steps is not None or not pace.lengths
+    _check_numbers(num_steps if told else 1, burn_in, thin, first_step, first_particle)
+    if not told:
+        num_steps = _steps_left(pace, first_step, burn_in)
+    check_way(check_every, block_size, compile)
     assert num_steps is not None
     scheme = check_problem(sde, x0, integrator, pace.step_size)
     steps = burn_in + num_steps
@@ -197,7 +207,7 @@ def sample_alone(
         progress_bar(steps, progress, scheme, pace.step_size) as bar,
     ):
         now = dynamics.start(blocks, x0, first_step) if state is None else dynamics.given(state, x0)
-        origin = Start.of(x0)
+        watch = watch or Watch.of(x0)
         company.started()
         before, counted = torch.empty_like(now), dynamics.tallies(now, company.average)
         trajectory = None if thin is None else x0.new_empty(num_steps // thin, *x0.shape)
@@ -210,7 +220,7 @@ def sample_alone(
             try:
                 way.go(before, now, start, stop)
             except NonFiniteStateError as failure:
-                add_hint_of_sign(failure, sde, origin, partial(way.dynamics.positions, blocks))
+                add_hint_of_sign(failure, sde, watch.start, partial(way.dynamics.positions, blocks))
                 raise
             company.look()
             bar.update(stop - start)
@@ -221,8 +231,18 @@ def sample_alone(
         tallies = way.dynamics.tallies(now, company.average).items()
         per_step = {name: (count - counted[name]) / steps for name, count in tallies}
         final = way.dynamics.positions(blocks, now, end)
-        warn_of_a_swapped_sign(sde, origin, final)
+        watch.look(sde, final, stacklevel=4)
         return Run(final, trajectory, now, end, per_step)
+
+
+def _steps_left(pace: Pace, first_step: int, burn_in: int) -> int:
+    left = len(pace.lengths) - first_step - burn_in
+    if left < 1:
+        raise ValueError(
+            f"step_sizes has the lengths of {len(pace.lengths)} steps, from step number 0 on, and first_step="
+            f"{first_step} and burn_in={burn_in} leave none of them: give those of the steps to come, too"
+        )
+    return left
 
 
 def _check_pace(pace: Pace, scheme: Integrator, end: int) -> None:
@@ -232,28 +252,15 @@ def _check_pace(pace: Pace, scheme: Integrator, end: int) -> None:
         raise ValueError(f"{scheme} makes steps of one length: give step_size")
 
 
-def _check_numbers(
-    num_steps: int | None,
-    burn_in: int,
-    thin: int | None,
-    first_step: int,
-    first_particle: int,
-    check_every: int | None,
-    block_size: int | None,
-    compile: Compile,
-) -> None:
+def _check_numbers(num_steps: int | None, burn_in: int, thin: int | None, first_step: int, first_particle: int) -> None:
     for name, value, least in (
         ("num_steps", num_steps, 1),
         ("burn_in", burn_in, 0),
         ("thin", 1 if thin is None else thin, 1),
         ("first_step", first_step, 0),
         ("first_particle", first_particle, 0),
-        ("check_every", 1 if check_every is None else check_every, 1),
-        ("block_size", 1 if block_size is None else block_size, 1),
     ):
         check_integer(name, value, least)
-    if compile not in (True, False, "auto", "torch", "triton"):
-        raise ValueError(f'compile is True, False, "auto", "torch" or "triton"; got {compile!r}')
 
 
 @dataclass(frozen=True)

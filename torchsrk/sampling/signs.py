@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..dtensors import is_sharded
 from ..potentials.base import Potential, is_stateful
 from ..sde import BaseSDE, Langevin, UnderdampedLangevin
 from ..transforms import is_transformed
@@ -32,15 +34,36 @@ class Start:
     @classmethod
     def of(cls, x0: Tensor) -> Start | None:
         """Nothing under a transformation, where numbers can't be looked at."""
-        return None if is_transformed() else cls(_few(x0.detach()).clone(), _width(x0))
+        x0 = x0.to_local() if is_sharded(x0) else x0
+        return None if is_transformed() or not x0.numel() else cls(_few(x0.detach()).clone(), _width(x0))
 
 
-def warn_of_a_swapped_sign(sde: BaseSDE, start: Start | None, x: Tensor) -> None:
-    """For a run that came to x, (..., dim). Few go ten times as far out as they began: others pay for no energy."""
-    if start is None or _width(x) <= _FAR * (1.0 + start.width):
-        return
-    if falls_without_end(_potential_of(sde), start.rows, x):
-        warnings.warn(f"this run can't be trusted: {HINT}", RuntimeWarning, stacklevel=4)
+@dataclass
+class Watch:
+    """Looks at the energies of a run, or of all runs of a chain, from where the first began; tells what it sees once.
+
+    Attributes:
+        beyond: how far out particles are when energies are looked at. Few go ten times as far as they began: others
+            pay for no energy. Those that do, and are sound, are looked at again twice as far out.
+    """
+
+    start: Start | None
+    beyond: float
+    told: bool = False
+
+    @classmethod
+    def of(cls, x0: Tensor) -> Watch:
+        start = Start.of(x0)
+        return cls(start, math.inf if start is None else _FAR * (1.0 + start.width))
+
+    def look(self, sde: BaseSDE, x: Tensor, stacklevel: int) -> None:
+        """Warn of a swapped sign, when particles have come to x, (..., dim)."""
+        if self.start is None or self.told or is_transformed() or _width(x) <= self.beyond:
+            return
+        self.beyond = 2.0 * _width(x)
+        if falls_without_end(_potential_of(sde), self.start.rows, x):
+            self.told = True
+            warnings.warn(f"this run can't be trusted: {HINT}", RuntimeWarning, stacklevel=stacklevel)
 
 
 def add_hint_of_sign(
@@ -61,8 +84,9 @@ def falls_without_end(potential: Potential | None, x0: Tensor, x: Tensor) -> boo
     """
     if potential is None or is_stateful(potential):
         return False
-    start = _few(x0)
-    way = _few(x) - start
+    count = min(len(x0), len(x))
+    start = _few(x0[:count])
+    way = _few(x[:count]) - start
     with torch.no_grad():
         try:
             energies = torch.stack([potential(start + times * way) for times in (0.0, 1.0, 2.0, 4.0, 8.0)])

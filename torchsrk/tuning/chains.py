@@ -26,7 +26,7 @@ class TunedChains:
     Args:
         start: a seed to starting points (particles, *batch_shape, dim), or None where tuning chooses them.
         batch_shape: that of a potential which is a batch of targets.
-        options: for ``tune``.
+        options: for ``tune``, but whether it shows its progress, which is said at every call.
     """
 
     def __init__(
@@ -37,20 +37,20 @@ class TunedChains:
         self.states: Tensor | None = None
         self._seen: Tensor | None = None
 
-    def tuned(self, seed: int) -> Tuning:
+    def tuned(self, seed: int, *, progress: bool = False) -> Tuning:
         """The plan, made now if there is none or if the density is another one."""
         if self.tuning is None:
-            self._tune(seed, self.start(seed))
+            self._tune(seed, self.start(seed), progress)
         elif self._has_changed():
             assert self.states is not None
             dim = self.tuning.potential.loc.shape[-1]
-            self._tune(seed, self.tuning.potential.outward(self.states[..., :dim]))
+            self._tune(seed, self.tuning.potential.outward(self.states[..., :dim]), progress)
         assert self.tuning is not None
         return self.tuning
 
     def draw(self, count: int, seed: int, *, compile: bool | Literal["auto"], progress: bool) -> Tensor:
         """So many draws, (count, *batch_shape, dim)."""
-        plan = self.tuned(derive_seed(seed, 0))
+        plan = self.tuned(derive_seed(seed, 0), progress=progress)
         assert self.states is not None
         chains = min(count, len(self.states))
         state, dim = self.states[:chains].contiguous(), plan.potential.loc.shape[-1]
@@ -71,16 +71,16 @@ class TunedChains:
         self.states = torch.cat((run.state, self.states[chains:]))
         return plan.potential.outward(run.trajectory.flatten(0, 1)[:count])
 
-    def look(self, draws: int, seed: int) -> tuple[Tuning, Run]:
+    def look(self, draws: int, seed: int, *, progress: bool) -> tuple[Tuning, Run]:
         """So many draws of every chain from where it is, which it does not go on from."""
-        plan = self.tuned(seed)
+        plan = self.tuned(seed, progress=progress)
         assert self.states is not None
         where = Run(plan.positions, None, self.states, plan.step)
         return plan, plan.sample(draws, after=where)
 
     def rdraw(self, count: int, seed: int, *, progress: bool) -> Tensor:
         """Draws (count, *batch_shape, dim), at most one a chain, whose gradients reach the density's parameters."""
-        plan = self.tuned(derive_seed(seed, 0))
+        plan = self.tuned(derive_seed(seed, 0), progress=progress)
         assert self.states is not None
         if count > len(self.states):
             raise ValueError(
@@ -120,8 +120,9 @@ class TunedChains:
         self.tuning = Tuning.restored(self.potential, state["plan"], self.options.get("integrator", "baoab"))
         self.states, self._seen = state["states"], state["seen"]
 
-    def _tune(self, seed: int, start: Tensor | None) -> None:
-        self.tuning = tune(self.potential, seed=seed, start=start, batch_shape=self.batch_shape, **self.options)
+    def _tune(self, seed: int, start: Tensor | None, progress: bool) -> None:
+        options = {**self.options, "batch_shape": self.batch_shape, "progress": progress}
+        self.tuning = tune(self.potential, seed=seed, start=start, **options)
         self.states = self.tuning.state
         self._seen = self._look()
 

@@ -73,7 +73,8 @@ def energies_and_gradients(potential: Potential, x: Tensor, block_size: int | No
                 energy, gradient = value_and_gradient_of_sum(potential, rows)
             else:
                 energy, gradient = potential(rows), potential.grad(rows)
-        return torch.cat((energy.unsqueeze(-1), gradient), -1)
+        # Energies of data in float64 may be so, too, for points that are not.
+        return torch.cat((energy.unsqueeze(-1).to(gradient.dtype), gradient), -1)
 
     blocks = Blocks(x, block_size, divisible=True)
     with blocks.threads():

@@ -21,6 +21,7 @@ from ..integrators import Integrator, integrator_named
 from ..integrators.capped import Capped
 from ..potentials import FunctionPotential, Potential, UnconstrainedPotential
 from ..potentials.base import is_stateful, row_by_row
+from ..potentials.precision import check_precision, error_of_dtypes, takes
 from ..sampling.signs import HINT, falls_without_end
 from ..targets import diffusion_for
 from .checks import identities
@@ -239,6 +240,7 @@ def _start(potential: Potential, start: Tensor | Distribution | None, shape: tup
     like = next((t for t in (*potential.parameters(), *potential.buffers()) if t.is_floating_point()), torch.empty(0))
     if isinstance(start, Tensor) and start.is_floating_point():
         like = start
+    check_precision(like)
     flat = (math.prod(shape[:-1]), shape[-1])
     spread = 4.0 * draw_uniform(flat, seed=seed, stream=Stream.START, device=like.device) - 2.0
     spread = spread.to(like.dtype).reshape(shape)
@@ -261,14 +263,19 @@ def _in_dtype_of(potential: Potential, x: Tensor) -> Tensor:
     try:
         energy = _some_energies(potential, x)
     except RuntimeError as error:  # as of a product with data of another dtype
-        if x.dtype == torch.float64:
-            raise
         with suppress(RuntimeError):
-            x = x.double()
-            _some_energies(potential, x)
-            return x
-        raise error
-    return x.to(torch.promote_types(x.dtype, energy.dtype)) if energy.is_floating_point() else x
+            if x.dtype != torch.float64:
+                _some_energies(potential, x.double())
+                return x.double()
+        refused = error_of_dtypes(potential, x, error)
+        if refused is None:
+            raise
+        raise refused from error
+    if not energy.is_floating_point():
+        return x
+    wanted = x.to(torch.promote_types(x.dtype, energy.dtype))
+    # Data in both precisions may be of use with points in the lower one alone.
+    return wanted if wanted.dtype == x.dtype or takes(potential, wanted) or not takes(potential, x) else x
 
 
 def _some_energies(potential: Potential, x: Tensor) -> Tensor:
