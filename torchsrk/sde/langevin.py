@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from ..brownian.increment import asked_for
 from ..potentials.base import Potential
 from .base import BaseSDE, Time, check_output
 from .noise_types import noise_type_named
@@ -37,7 +38,7 @@ class Langevin(BaseSDE):
         return Term(-1.0, self.gradient(x))
 
     def noise_at(self, t: Time, x: Tensor) -> Callable[[Tensor], Term]:
-        return lambda v: Term(_SQRT2, v)
+        return lambda v: Term(_SQRT2, asked_for(v))
 
     def gradient(self, x: Tensor) -> Tensor:
         """∇f, (..., dim)."""
