@@ -40,7 +40,7 @@ def test_a_scheme_without_a_name_is_in_no_list():
     ("facts", "said"),
     [
         ({"gradients_per_step": None}, "Mine defines a step, and not what it costs: set gradients_per_step"),
-        ({"gradients_per_step": 0}, "a positive integer; got 0"),
+        ({"gradients_per_step": 1.5}, "an integer; got 1.5"),
         ({"name": 3}, "Mine: name is a string, as integrator= takes it; got 3"),
         ({"noise_types": "additive"}, "noise_types is a tuple of the noise types served"),
         ({"noise_types": ("aditive",)}, r"'general'; got \('aditive',\)"),

@@ -157,9 +157,9 @@ def _check_facts(scheme: type[Integrator]) -> None:
     if not isinstance(scheme.needs, (Needs, property)):
         raise TypeError(f"{scheme.__name__}: needs is as Needs.INCREMENT or Needs.LEVY_AREA; got {scheme.needs!r}")
     count = getattr(scheme, "gradients_per_step", None)
-    counts = isinstance(count, property) or (isinstance(count, int) and not isinstance(count, bool) and count > 0)
+    counts = isinstance(count, property) or (isinstance(count, int) and not isinstance(count, bool) and count >= 0)
     if "step" in vars(scheme) and not counts:
         raise TypeError(
             f"{scheme.__name__} defines a step, and not what it costs: set gradients_per_step, how often a step "
-            f"evaluates the drift, a positive integer{'' if count is None else f'; got {count!r}'}"
+            f"evaluates the drift, an integer{'' if count is None else f'; got {count!r}'}"
         )
