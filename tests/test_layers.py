@@ -66,7 +66,7 @@ ALLOWED = {
         *("distributions", "reference", "sampling", "integrators", "sde", "potentials", "brownian", "metrics"),
         *("checkpoints", "files", "compiled", "blocks", "targets", "tuning"),
     },
-    "cli": {"version", "experiments", "checkpoints", "distributed", "sampling"},
+    "cli": {"version", "extras", "experiments", "checkpoints", "distributed", "sampling"},
     "__main__": {"cli"},
     "reference": {"integrators", "sde", "brownian"},
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from ..extras import require
 from .base import Experiment
 
 # Config files name their experiment; a name that is not here is refused, so that no file chooses what is imported.
@@ -51,6 +52,7 @@ def experiment_named(name: str) -> Experiment:
     assert name in experiment_names()
     if name in _REGISTERED:
         return _REGISTERED[name]
+    require("scipy", "SciPy", "experiments")
     module: Experiment = import_module(f".{name}", __name__)
     return module
 
