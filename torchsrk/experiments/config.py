@@ -41,6 +41,15 @@ class OneOf:
     names: Callable[[], Sequence[str]]
 
 
+def check_known(given: Sequence[str], known: Sequence[str], *, key: str) -> None:
+    """Refuse schemes by name, where a law is needed and theirs is not known."""
+    for name in given:
+        if name not in known:
+            raise ConfigError(
+                f"{key}: laws are known of {', '.join(known)}; got {name!r}, which has none here{nearest(name, known)}"
+            )
+
+
 Count = Annotated[int, Range(1, 10**9)]
 Dimension = Annotated[int, Range(1, 10**4)]
 Positive = Annotated[float, Range(0.0, 1e9, above=True)]
