@@ -122,7 +122,7 @@ for part, name, shade in ((0, "tuning, warm-up", 0.4), (1, "draws", 0.9)):
     )
 for row, bar in enumerate(bars.values()):
     right.text(sum(bar), row, f" {sum(bar):.0f} s", va="center")
-right.set(xlabel="seconds to 1,000 effective draws of every site")
+right.set(xlabel="processor seconds to 1,000 effective draws")
 right.set_xlim(0.0, 1.15 * max(map(sum, bars.values())))
 keys = [plt.Rectangle((0, 0), 1, 1, color="0.3", alpha=shade) for shade in (0.4, 0.9)]
 right.legend(
