@@ -5,8 +5,7 @@ import yaml
 
 from torchsrk import __version__, experiments
 from torchsrk.cli import main
-from torchsrk.experiments import named_potentials, register_experiment
-from torchsrk.experiments.named_potentials import register_potential
+from torchsrk.experiments import named_potentials, register_experiment, register_potential
 from torchsrk.integrators import base
 
 CODE = """
@@ -18,8 +17,7 @@ from matplotlib.figure import Figure
 
 from torchsrk import EulerMaruyama, Integrator, Langevin, sample
 from torchsrk.experiments import register_experiment
-from torchsrk.experiments.base import Conclusion, Finding
-from torchsrk.experiments.named_potentials import register_potential
+from torchsrk.experiments import Conclusion, Finding, register_potential
 from torchsrk.potentials import FunctionPotential
 
 
