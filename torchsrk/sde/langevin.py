@@ -17,7 +17,11 @@ _SQRT2 = math.sqrt(2.0)
 
 
 class Langevin(BaseSDE):
-    """dX = -∇f(X) dt + √2 dB: its law converges to the density exp(-f)."""
+    """dX = -∇f(X) dt + √2 dB: its law converges to the density exp(-f).
+
+    Args:
+        potential: the energy f, from points (..., dim) to (...), with its gradient.
+    """
 
     noise_varies = False
 

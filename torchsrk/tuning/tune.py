@@ -65,6 +65,7 @@ def tune(
         target: a Potential, or a log density up to a constant, points (..., *batch_shape, dim) to (..., *batch_shape).
         dim: the dimension, where the target does not say it.
         particles: how many. Means and standard deviations are known to about 1/√(particles·draws).
+        seed: of the starts, the noise and all that is random.
         tolerance: the largest bias of a mean or a standard deviation that a step size may make, in standard deviations.
         start: where particles start: (particles, *batch_shape, dim), a point (*batch_shape, dim) about which they are
             spread by ±2, or a distribution of points. By default uniform on (-2, 2).
