@@ -52,7 +52,7 @@ class LocalDeviationOrders:
 
 
 def best_scheme(sde: BaseSDE) -> Integrator:
-    """The shipped scheme of the highest order for an SDE: what a fine grid is solved with."""
+    """The shipped scheme of the highest order that serves ``sde``: what a fine grid is solved with."""
     return next(scheme for scheme in (QUICSORT(), SRKLD(), SRKID()) if scheme.is_for(sde))
 
 
