@@ -124,7 +124,8 @@ def _widened(value: Any, dim: int) -> fx.Node | None:
     inner = value.args[0]
     if not isinstance(inner, fx.Node) or operation_name(inner) != "unsqueeze.default":
         return None
-    part, at = inner.args
+    arguments: Any = inner.args
+    part, at = arguments
     whole = value.meta["val"]
     is_part = part.meta["val"].shape == (*whole.shape[:dim], *whole.shape[dim + 1 :])
     return part if is_part and at % whole.ndim == dim and part.meta["val"].dtype == whole.dtype else None
