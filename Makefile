@@ -31,8 +31,9 @@ test-cuda: $(INSTALLED)
 	TRITON_INTERPRET=0 $(BIN)/pytest -m cuda -rA
 
 # The site, with the gallery's scripts run (some minutes) or left as they are (what CI builds). Warnings are errors, every link
-# between pages is followed, and mathematics needs no network. Snippets are run by tests/test_docs.py and tests/test_readme.py.
+# between pages is followed, and mathematics needs no network. Snippets are run with the gallery.
 docs docs-pages: $(INSTALLED)
+	$(if $(filter docs,$@),$(BIN)/pytest -q tests/test_docs.py tests/test_readme.py)
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html $(if $(filter docs-pages,$@),-D plot_gallery=0) docs docs/_build/html
 	$(BIN)/python docs/extensions/links.py docs/_build/html
 	@echo "docs/_build/html/index.html"

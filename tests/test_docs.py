@@ -65,6 +65,17 @@ def test_every_public_name_is_documented(module):
     assert [name for name in public_names(loaded) if not any(getattr(loaded, name) is value for value in there)] == []
 
 
+@pytest.mark.parametrize("module", ["torchsrk", "torchsrk.metrics", "torchsrk.reference", "torchsrk.experiments"])
+def test_every_parameter_is_described(module):
+    loaded = importlib.import_module(module)
+    public = [value for value in (getattr(loaded, name) for name in public_names(loaded)) if callable(value)]
+    assert public
+    for value in public:
+        given = [name for name in inspect.signature(value).parameters if name not in ("args", "kwargs")]
+        text = f"{inspect.getdoc(value)} {inspect.isclass(value) and value.__init__.__doc__}"
+        assert [name for name in given if not re.search(rf"\b{name}\b", text)] == [], value
+
+
 def test_every_documented_name_is_used_in_an_example():
     for name, page in documented().items():
         if page.stem != "internals":

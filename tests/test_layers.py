@@ -67,7 +67,7 @@ ALLOWED = {
         *("distributions", "reference", "sampling", "integrators", "sde", "potentials", "brownian", "metrics"),
         *("checkpoints", "files", "compiled", "blocks", "targets", "tuning"),
     },
-    "cli": {"version", "names", "experiments", "checkpoints", "distributed", "sampling"},
+    "cli": {"version", "names", "extras", "experiments", "checkpoints", "distributed", "sampling"},
     "__main__": {"cli"},
     "reference": {"integrators", "sde", "brownian"},
 }

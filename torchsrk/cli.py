@@ -25,6 +25,7 @@ from .experiments.posterior_runs import Settings, execute_sample
 from .experiments.report import write_report
 from .experiments.runs import Config, execute, load_config, resolved
 from .experiments.user_code import TargetError, import_code
+from .extras import MissingPackageError
 from .names import nearest
 from .sampling import NonFiniteStateError
 from .version import __version__
@@ -32,7 +33,7 @@ from .version import __version__
 # The message of these is all that a user needs: a config, a folder, a disk, a step, sizes beyond the machine.
 _USERS = (
     *(ConfigError, FolderError, CheckpointError, NonFiniteStateError, QuadratureError, TargetError),
-    *(OSError, MemoryError, torch.OutOfMemoryError),
+    *(OSError, MemoryError, torch.OutOfMemoryError, MissingPackageError),
 )
 _UNTRUSTED = 3  # so that `torchsrk sample ... && next` stops
 _SAMPLE = f"""\

@@ -14,10 +14,11 @@ from .brownian import Stream, fill_normal, start_normals
 from .brownian.noise import check_seed, derive_seed, draw_uniform
 from .diagnostics import Diagnosis, diagnose
 from .integrators import Integrator, integrator_named
-from .potentials import Potential, UnconstrainedPotential
+from .potentials import Potential
 from .potentials.angles import is_angle, wrapped
 from .potentials.function import Function, Negative
 from .potentials.precision import check_precision
+from .potentials.unconstrained import Constrained
 from .sampling import Chain, NonFiniteStateError, Run, check_step_size, integrate
 from .sampling.signs import Watch, add_hint_of_sign
 from .starts import drawn_starts, given_starts, spread_over, with_more_dimensions
@@ -169,6 +170,8 @@ class DiffusionDistribution(Distribution):
             self._validate_sample(value)
         if isinstance(self.target, Distribution):
             return self.target.log_prob(value)
+        if isinstance(self.target, Constrained):
+            return self.target.log_density(value)
         return -self.target(value) if isinstance(self.target, Potential) else self.target(value)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
@@ -298,7 +301,7 @@ class DiffusionDistribution(Distribution):
 
     def constrain(self, x: Tensor) -> Tensor:
         """Points of the support, (..., *event_shape), for positions x (..., dim) such as ``tuning.sample`` draws."""
-        points = self._potential.constrain(x) if isinstance(self._potential, UnconstrainedPotential) else x
+        points = self._potential.constrain(x) if isinstance(self._potential, Constrained) else x
         points = wrapped(points) if self._is_angle else points
         self._check_inside(points.detach())
         return points
@@ -530,7 +533,7 @@ class DiffusionDistribution(Distribution):
             )
 
     def _unconstrain(self, points: Tensor) -> Tensor:
-        return self._potential.unconstrain(points) if isinstance(self._potential, UnconstrainedPotential) else points
+        return self._potential.unconstrain(points) if isinstance(self._potential, Constrained) else points
 
     def _normalised(self, name: str) -> Distribution:
         if not isinstance(self.target, Distribution):

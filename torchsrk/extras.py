@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 
-def missing(package: str, extra: str) -> ImportError:
+
+class MissingPackageError(ImportError):
+    """A package of an extra is not installed; the message says which, and how it is."""
+
+
+def missing(package: str, extra: str) -> MissingPackageError:
     """What to raise where a package of an extra can't be imported."""
-    return ImportError(f'this needs {package}: pip install "torchsrk[{extra}]"')
+    return MissingPackageError(f'this needs {package}: pip install "torchsrk[{extra}]"')
+
+
+def require(module: str, package: str, extra: str) -> None:
+    """Raise if a module can't be found: before what is computed for it, without loading it."""
+    if find_spec(module) is None:
+        raise missing(package, extra)

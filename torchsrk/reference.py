@@ -40,14 +40,19 @@ class OrderEstimate:
 
 @dataclass(frozen=True)
 class LocalDeviationOrders:
-    """The paper's (p1, p2): of the one-step error's mean square, and of the square of its mean given the start."""
+    """The paper's (p1, p2).
+
+    Attributes:
+        mean_square: p1, of the one-step error's mean square.
+        mean: p2, of the square of its mean given the start.
+    """
 
     mean_square: OrderEstimate
     mean: OrderEstimate
 
 
 def best_scheme(sde: BaseSDE) -> Integrator:
-    """The shipped scheme of the highest order for this SDE: what a fine grid is solved with."""
+    """The shipped scheme of the highest order that serves ``sde``: what a fine grid is solved with."""
     return next(scheme for scheme in (QUICSORT(), SRKLD(), SRKID()) if scheme.is_for(sde))
 
 
@@ -62,6 +67,8 @@ def fine_solution(
     """The state at path.t1, solved on the path's finest grid.
 
     Args:
+        sde, x0: the SDE, and positions (particles, dim) at time 0.
+        path: of (particles, brownian).
         integrator: the scheme; by default the shipped one of the highest order.
         torchsde_method: solve with torchsde instead, by one of its methods ("euler", "milstein", "srk"), on the same
             path.
@@ -79,7 +86,15 @@ def strong_errors(
     num_steps: Sequence[int],
     reference: Tensor | None = None,
 ) -> Tensor:
-    """Squared errors at path.t1 against a fine solution on the same path, (step counts, particles)."""
+    """Squared errors at path.t1 against a fine solution on the same path, (step counts, particles).
+
+    Args:
+        integrator: a scheme or its name.
+        sde, x0: the SDE, and positions (particles, dim) at time 0.
+        path: whose number of steps all counts divide.
+        num_steps: the step counts.
+        reference: the positions (particles, dim) at path.t1, by default ``fine_solution``'s.
+    """
     scheme = integrator_named(integrator)
     truth = fine_solution(sde, x0, path) if reference is None else reference
     solved = [_solve(scheme, sde, x0, path, count) for count in num_steps]
@@ -101,6 +116,15 @@ def strong_order(
 
     Take ``fine_steps`` some sixteen times the largest count or more, so that the reference's own error is lost beside
     the scheme's. The confidence interval is over paths.
+
+    Args:
+        integrator: a scheme or its name.
+        sde, x0: the SDE, and positions (particles, dim) at time 0: a path for each.
+        t1: the time at which errors are looked at.
+        num_steps: the step counts, two or more.
+        fine_steps: of the solution that all are compared with.
+        seed: of the paths.
+        level: of the confidence interval.
     """
     shape = (*x0.shape[:-1], sde.brownian_dim(x0))
     path = BrownianPath(shape, num_steps=fine_steps, seed=seed, t1=t1, dtype=x0.dtype, device=x0.device)
@@ -113,6 +137,11 @@ def fit_order(step_sizes: Sequence[float], squared_errors: Tensor, *, level: flo
 
     The paths are shared between step sizes, so the errors are correlated; the interval linearises the slope in each
     path's contribution, which accounts for that.
+
+    Args:
+        step_sizes: two or more.
+        squared_errors: (step sizes, paths).
+        level: of the confidence interval.
     """
     mean = squared_errors.mean(-1)
     weights = _slope_weights(step_sizes).to(squared_errors)
@@ -137,6 +166,16 @@ def local_deviation_orders(
     From every start ``paths`` steps are made on independent paths and compared with fine solutions. The mean of the
     deviation is far smaller than the deviation, so it is read off as the constant in a regression of the deviation on
     polynomials of the increment that have mean zero, and its square is freed of the bias that its own noise adds.
+
+    Args:
+        integrator: a scheme or its name.
+        sde: the SDE.
+        starts: (starts, dim).
+        step_sizes: two or more.
+        paths: of each start and step size.
+        seed: of the paths.
+        fine_steps: of the solution that a step is compared with.
+        level: of the confidence intervals.
     """
     scheme = integrator_named(integrator)
     squares, means, variances = [], [], []

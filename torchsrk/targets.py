@@ -14,6 +14,7 @@ from .integrators import Integrator
 from .potentials import Potential, UnconstrainedPotential
 from .potentials.function import Function, Negative
 from .potentials.precision import PRECISIONS
+from .potentials.unconstrained import Constrained
 from .sde import Langevin, UnderdampedLangevin
 
 Target = Potential | Distribution | Callable[[Tensor], Tensor]
@@ -54,6 +55,11 @@ def described(
         raise TypeError(
             f"target is a log density (a callable), a Potential or a torch distribution; got {type(target).__name__}"
         )
+    if isinstance(target, Constrained):
+        own = (target.event_shape, target.support)
+        if event_shape not in (None, own[0]) or support not in (None, own[1]):
+            raise ValueError(f"{type(target).__name__} has its own event_shape and support: leave them out")
+        return target.log_density, Size(batch_shape or ()), *own
     if isinstance(target, Potential) and event_shape is None and target.dim is not None:
         event_shape = (target.dim,)
     if event_shape is None:
@@ -74,6 +80,8 @@ def potential_of(
     """A Potential on all of ℝⁿ stays what it is, with the gradient it knows; all else goes through a bijection."""
     base = support.base_constraint if isinstance(support, constraints.independent) else support
     is_on_vectors = base is constraints.real and len(event_shape) == 1
+    if isinstance(target, Potential) and isinstance(target, Constrained):
+        return target
     if isinstance(target, Potential) and is_on_vectors and target.dim is not None:
         return target
     return UnconstrainedPotential(log_density, event_shape, support, batch_shape)

@@ -5,8 +5,7 @@ import yaml
 
 from torchsrk import __version__, experiments
 from torchsrk.cli import main
-from torchsrk.experiments import named_potentials, register_experiment
-from torchsrk.experiments.named_potentials import register_potential
+from torchsrk.experiments import named_potentials, register_experiment, register_potential
 from torchsrk.integrators import base
 
 CODE = """
@@ -18,8 +17,7 @@ from matplotlib.figure import Figure
 
 from torchsrk import EulerMaruyama, Integrator, Langevin, sample
 from torchsrk.experiments import register_experiment
-from torchsrk.experiments.base import Conclusion, Finding
-from torchsrk.experiments.named_potentials import register_potential
+from torchsrk.experiments import Conclusion, Finding, register_potential
 from torchsrk.potentials import FunctionPotential
 
 
@@ -126,10 +124,13 @@ def test_a_scheme_beside_the_shipped_ones(code, tmp_path, capsys):
 
 
 def test_a_scheme_without_a_known_law_is_refused_by_name_where_one_is_needed(code, capsys):
-    assert main(["run", "asymptotic", "--import", code, "--print_config", "--settings.schemes", "[my-scheme]"]) == 2
-    error = capsys.readouterr().err
-    assert "my-scheme" in error
-    assert "expected one of em, srk-ld" in error
+    assert main(["run", "asymptotic", "--print_config", "--settings.schemes", "[my-scheme]"]) == 2
+    assert "settings.schemes[0]: expected one of baoab, " in capsys.readouterr().err
+    for config in ("asymptotic", "fig1a", "quickstart", "rates"):
+        assert main(["run", config, "--import", code, "--print_config", "--settings.schemes", "[em, my-scheme]"]) == 2
+        error = capsys.readouterr().err
+        assert "schemes: laws are known of em, " in error
+        assert "got 'my-scheme', which has none here" in error
 
 
 def test_a_potential(code, tmp_path, capsys):
@@ -139,6 +140,14 @@ def test_a_potential(code, tmp_path, capsys):
     assert "target: expected one of mixture, regression" in capsys.readouterr().err
     assert main([*asked, "--import", code]) in (0, 3)
     assert (tmp_path / "out" / "summary.md").is_file()
+
+
+def test_a_potential_without_known_moments_is_refused_where_they_are_needed(code, capsys):
+    target = "[{kind: my-bowl, dim: 2, tolerance: 0.3, particles: 200, many: 400}]"
+    assert main(["run", "schemes", "--import", code, "--print_config", "--settings.targets", target]) == 2
+    error = capsys.readouterr().err
+    assert "settings.targets[0].kind: expected one of mixture, regression, gaussian, banana; got 'my-bowl'" in error
+    assert "`torchsrk sample` draws from it" in error
 
 
 def test_code_that_is_not_there_or_fails(code, tmp_path, capsys):

@@ -3,7 +3,7 @@
 import pytest
 
 from torchsrk import EulerMaruyama, Integrator
-from torchsrk.integrators import base, integrator_named
+from torchsrk.integrators import base, integrator_named, registered
 
 
 @pytest.fixture(autouse=True)
@@ -11,8 +11,9 @@ def _registry_of_its_own(monkeypatch):
     monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
 
 
-def scheme(name_of_scheme, class_name="Mine"):
-    return type(class_name, (Integrator,), {"name": name_of_scheme, "__module__": __name__, "step": lambda *_: None})
+def scheme(name_of_scheme, class_name="Mine", **facts):
+    own = {"name": name_of_scheme, "gradients_per_step": 1, "__module__": __name__, "step": lambda *_: None}
+    return type(class_name, (Integrator,), own | facts)
 
 
 def test_a_name_that_is_taken_is_refused():
@@ -33,3 +34,34 @@ def test_a_scheme_without_a_name_is_in_no_list():
     scheme("")
     with pytest.raises(ValueError, match="unknown integrator ''; choose from 'baoab'"):
         integrator_named("")
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"gradients_per_step": None}, "Mine defines a step, and not what it costs: set gradients_per_step"),
+        ({"gradients_per_step": 1.5}, "an integer; got 1.5"),
+        ({"name": 3}, "Mine: name is a string, as integrator= takes it; got 3"),
+        ({"noise_types": "additive"}, "noise_types is a tuple of the noise types served"),
+        ({"noise_types": ("aditive",)}, r"'general'; got \('aditive',\)"),
+        ({"needs": "H"}, "Mine: needs is as Needs.INCREMENT or Needs.LEVY_AREA; got 'H'"),
+    ],
+)
+def test_facts_that_are_missing_or_wrong_are_told_where_the_class_is_defined(facts, said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        scheme("mine", **facts)
+    assert "mine" not in registered()
+
+
+def test_a_name_alone_can_not_stand_for_arguments():
+    def init(self, theta, phi=1.0):
+        self.theta, self.phi = theta, phi
+
+    made = scheme("mine", __init__=init)
+    with pytest.raises(
+        TypeError, match=r"'mine' alone does not say what Mine takes: pass an instance, Mine\(theta=...\)"
+    ):
+        integrator_named("mine")
+    assert integrator_named(made(theta=0.5)).theta == 0.5
+    scheme("mine", __init__=lambda self, theta=0.5, **options: init(self, theta))
+    assert integrator_named("mine").theta == 0.5

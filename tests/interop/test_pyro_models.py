@@ -6,7 +6,8 @@ import pytest
 import torch
 from pyro.infer.mcmc.util import initialize_model
 
-from torchsrk import to_arviz, tune
+from torchsrk import diagnose, to_arviz, tune
+from torchsrk.distributions import DiffusionDistribution
 from torchsrk.interop import potential_from_pyro
 
 EFFECTS = torch.tensor([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0], dtype=torch.float64)
@@ -107,4 +108,67 @@ def subsampled():
 )
 def test_refused(model, message):
     with pytest.raises(ValueError, match=message):
+        potential_from_pyro(model)
+
+
+def plan_of(model, *arguments):
+    potential = potential_from_pyro(model, *arguments)
+    return potential, tune(potential, particles=200, seed=0)
+
+
+def test_what_is_read_are_the_sites_values():
+    """Of tau, and not of its logarithm: by a plan and by hand, in every report."""
+    potential, plan = plan_of(schools, EFFECTS, ERRORS)
+    run = plan.sample(10)
+    tau = float(potential.values(run.trajectory)["tau"].mean())
+    assert tau > 2.0
+    by_plan = diagnose(run, tuning=plan, names=potential.names)
+    by_hand = diagnose(run, tuning=plan, names=potential.names, parameters=potential.constrain)
+    for diagnosis in (by_plan, by_hand):
+        (row,) = (row for row in diagnosis.rows() if row["name"] == "tau")
+        assert row["mean"] == pytest.approx(tau)
+    posterior = to_arviz(run, names=potential.names, tuning=plan).posterior
+    assert float(posterior["tau"].mean()) == pytest.approx(tau)
+
+
+def test_as_a_distribution():
+    """Draws are the sites' values in one vector, inside their supports, with Pyro's own density."""
+    potential = potential_from_pyro(supports)
+    posterior = DiffusionDistribution(potential, step_size=0.05, num_steps=20, seed=0)
+    draws = posterior.sample((50,))
+    assert draws.shape == (50, 3 + 1 + 6 + 2)
+    assert posterior.event_shape == (12,)
+    assert posterior.support.check(draws).all()
+    assert not posterior.support.check(-draws).any()
+    torch.testing.assert_close(draws[:, :3].sum(-1), torch.ones(50))
+    torch.testing.assert_close(potential.constrain(potential.unconstrain(draws)), draws)
+    sites = {name: value[0] for name, value in potential.sites(draws).items()}
+    joint = pyro.poutine.trace(pyro.poutine.condition(supports, data=sites)).get_trace().log_prob_sum()
+    torch.testing.assert_close(posterior.unnormalized_log_prob(draws)[0], joint)
+    assert posterior.expand((2,)).sample((3,)).shape == (3, 2, 12)
+
+
+def test_sites_on_all_of_space_are_their_own_coordinates():
+    def model():
+        pyro.sample("mean", dist.Normal(torch.zeros(2), 1.0).to_event(1))
+        pyro.sample("shift", dist.Normal(0.0, 1.0))
+
+    assert potential_from_pyro(model).is_identity
+    assert not potential_from_pyro(supports).is_identity
+
+
+def branching():
+    mean = pyro.sample("mean", dist.Normal(0.0, 1.0))
+    spread = 1.0 if mean > 0 else 2.0
+    pyro.sample("seen", dist.Normal(mean, spread), obs=torch.tensor(1.0))
+
+
+def itemised():
+    mean = pyro.sample("mean", dist.Normal(0.0, 1.0))
+    pyro.sample("seen", dist.Normal(mean, 1.0 + abs(mean.item())), obs=torch.tensor(1.0))
+
+
+@pytest.mark.parametrize("model", [branching, itemised])
+def test_models_that_look_at_values_are_refused(model):
+    with pytest.raises(ValueError, match=r"looks at the values of its sites.*write it with torch.where"):
         potential_from_pyro(model)

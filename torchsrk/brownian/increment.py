@@ -97,6 +97,17 @@ class Increment:
         return 0.5 * (self.W.square() - self.dt)
 
 
+def asked_for(part: Tensor | None) -> Tensor:
+    """A part of an increment, or one clear error for one that was not drawn."""
+    if part is None:
+        raise ValueError(
+            "this part of the increment is None, as the scheme did not ask for it: needs = Needs.SPACE_TIME_AREA "
+            "asks for increment.H, SPACE_TIME_TIME_AREA for K, LEVY_AREA for A, BETWEEN for Z, UNIFORM for u; several "
+            "are asked for as Needs.SPACE_TIME_AREA | Needs.UNIFORM"
+        )
+    return part
+
+
 def _put_together(increments: Sequence[Increment], join: Callable[[list[Tensor]], Tensor]) -> dict[str, Any]:
     """Each part that the increments have, joined."""
     parts: dict[str, Any] = {}

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from ..potentials import Potential, UnconstrainedPotential
+from ..potentials import Potential
+from ..potentials.unconstrained import Constrained
 from ..sampling import Run
 
 Parameters = Callable[[Tensor], Tensor]
@@ -58,7 +59,7 @@ def read(positions: Tensor, parameters: Parameters | None) -> Tensor:
 
 def parameters_of(potential: Potential | None) -> Parameters | None:
     """What a potential says that a user reads: the point in the support, for one on an unconstrained space."""
-    return potential.constrain if isinstance(potential, UnconstrainedPotential) else None
+    return potential.constrain if isinstance(potential, Constrained) else None
 
 
 def named(names: Sequence[str] | Mapping[str, Sequence[int]] | None, count: int) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from ..extras import missing
 from ..sampling import Run
-from .draws import Parameters, kept_positions, read, shapes_of
+from ..tuning import Tuning
+from .draws import Parameters, kept_positions, parameters_of, read, shapes_of
 
 _LEAST_DRAWS = 4  # of a chain: with fewer ArviZ tells nothing
 _MOST_CHAINS = 1000  # that are looked at: it takes them one by one
@@ -22,6 +23,7 @@ def to_arviz(
     run: Run | Tensor,
     names: Sequence[str] | Mapping[str, Sequence[int]] | None = None,
     parameters: Parameters | None = None,
+    tuning: Tuning | None = None,
 ) -> Any:
     """Draws for ``arviz.summary``, ``arviz.plot_trace`` and the rest: a chain for every particle.
 
@@ -31,7 +33,9 @@ def to_arviz(
             ``chain_length``: ``.transpose(0, 1)`` leads from the one to the other.
         names: a name for every parameter, or names with the shapes of the arrays that parameters are entries of, in
             order. By default all are one vector x.
-        parameters: positions (..., dim) to the (..., parameters) that are read.
+        parameters: positions (..., dim) to the (..., parameters) that are read; by default what the tuning's potential
+            says, and positions as they are where it says nothing.
+        tuning: the plan that drew the run.
 
     Returns:
         An ``InferenceData``, or from ArviZ 1 on a ``DataTree``, with a posterior group of dims (chain, draw, ...).
@@ -40,6 +44,8 @@ def to_arviz(
         ImportError: ArviZ is not installed.
     """
     arviz = loaded()
+    if parameters is None and tuning is not None:
+        parameters = parameters_of(tuning.potential.potential)
     theta = read(_positions(run), parameters)
     draws, particles, count = theta.shape
     rows, posterior, at = theta.transpose(0, 1), {}, 0

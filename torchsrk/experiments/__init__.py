@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from .base import Experiment
+from ..extras import require
+from .base import Conclusion, Context, Experiment, Finding
+from .named_potentials import register_potential
 
 # Config files name their experiment; a name that is not here is refused, so that no file chooses what is imported.
 NAMES = (
@@ -33,9 +35,7 @@ def register_experiment(name: str, experiment: Experiment) -> None:
     """
     missing = [part for part in ("Settings", "plan", "measure", "conclude") if not hasattr(experiment, part)]
     if missing:
-        raise TypeError(
-            f"the experiment {name!r} has no {', '.join(missing)}: see torchsrk.experiments.base.Experiment"
-        )
+        raise TypeError(f"the experiment {name!r} has no {', '.join(missing)}: see torchsrk.experiments.Experiment")
     if name in NAMES:
         raise ValueError(f"{name!r} is the name of one of torchsrk's own experiments: choose another")
     _REGISTERED[name] = experiment
@@ -51,8 +51,19 @@ def experiment_named(name: str) -> Experiment:
     assert name in experiment_names()
     if name in _REGISTERED:
         return _REGISTERED[name]
+    require("scipy", "SciPy", "experiments")
     module: Experiment = import_module(f".{name}", __name__)
     return module
 
 
-__all__ = ["NAMES", "Experiment", "experiment_named", "experiment_names", "register_experiment"]
+__all__ = [
+    "NAMES",
+    "Conclusion",
+    "Context",
+    "Experiment",
+    "Finding",
+    "experiment_named",
+    "experiment_names",
+    "register_experiment",
+    "register_potential",
+]

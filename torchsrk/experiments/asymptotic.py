@@ -17,11 +17,12 @@ from ..sampling import NonFiniteStateError, sample
 from ..sde import Langevin
 from . import plots
 from .base import Conclusion, Context, Finding, Result, Row, by_name
-from .config import ConfigError, Count, Dimension, Range
+from .config import ConfigError, Count, Dimension, OneOf, Range, check_known
 from .estimates import Method, corrected_w2_squared, mean_and_error
 from .first_look import draw_first_look
 from .fits import fit_power, student_95
-from .laws import invariant_error, linear_step
+from .laws import SCHEMES, invariant_error, linear_step
+from .scheme_moments import scheme_names
 from .targets import FAR, SEPARATION, mixture
 
 _LEAST_LAWS, _LAWS_A_DECADE = 7, 25  # of a curve: dear, and a dip of SRK-LD's takes so many to be seen
@@ -58,13 +59,14 @@ class Settings:
     particles: Count  # of a cloud; an estimate compares two clouds with two of exact draws
     repeats: Annotated[int, Range(2, 10**6)]  # independent estimates, for the standard error
     time: Annotated[float, Range(1e-3, 1e6)] = 20.0  # that a chain is given to reach its own law, from exact draws
-    schemes: tuple[Literal["em", "srk-ld"], ...] = ("em", "srk-ld")
+    schemes: tuple[Annotated[str, OneOf(scheme_names)], ...] = SCHEMES
     method: Method = "exact"  # of the estimates, see torchsrk.metrics
     look_at: Annotated[float, Range(1e-4, 1e3)] | None = None  # a step size of the first panel: draw its particles
 
     def __post_init__(self) -> None:
+        check_known(self.schemes, SCHEMES, key="schemes")
         if self.look_at is not None and (
-            self.schemes != ("em", "srk-ld") or self.look_at not in self.panels[0].step_sizes or len(self.panels) > 1
+            self.schemes != SCHEMES or self.look_at not in self.panels[0].step_sizes or len(self.panels) > 1
         ):
             raise ConfigError(
                 f"look_at: a step size of the only panel, {list(self.panels[0].step_sizes)}, with both schemes; got "

@@ -18,13 +18,20 @@ Row = dict[str, Any]  # of a table
 
 @dataclass(frozen=True)
 class Context:
-    """How to compute, whatever is measured."""
+    """How to compute, whatever is measured.
+
+    Attributes:
+        seed: of all that is random.
+        device, dtype: of tensors.
+        compile: as ``sample`` takes it.
+        progress: show a bar within the unit.
+    """
 
     seed: int
     device: torch.device
     dtype: torch.dtype
     compile: bool
-    progress: bool  # show a bar within the unit
+    progress: bool
 
     def bar(self, items: Iterable[T], *, unit: str, total: int | None = None) -> Iterator[T]:
         """The items, with a bar below that of the units which goes when they end."""
@@ -35,7 +42,12 @@ class Context:
 
 @dataclass(frozen=True)
 class Finding:
-    """A statement with its numbers, and whether it holds."""
+    """What was found.
+
+    Attributes:
+        text: a statement with its numbers.
+        holds: whether it holds.
+    """
 
     text: str
     holds: bool

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import reprlib
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -11,13 +10,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ..extras import missing
 from ..names import nearest
-
-try:
-    import yaml
-except ImportError as error:
-    raise missing("PyYAML", "experiments") from error
 
 _LARGEST_FILE = 1 << 20
 
@@ -49,6 +42,15 @@ class OneOf:
     names: Callable[[], Sequence[str]]
 
 
+def check_known(given: Sequence[str], known: Sequence[str], *, key: str) -> None:
+    """Refuse schemes by name, where a law is needed and theirs is not known."""
+    for name in given:
+        if name not in known:
+            raise ConfigError(
+                f"{key}: laws are known of {', '.join(known)}; got {name!r}, which has none here{nearest(name, known)}"
+            )
+
+
 Count = Annotated[int, Range(1, 10**9)]
 Dimension = Annotated[int, Range(1, 10**4)]
 Positive = Annotated[float, Range(0.0, 1e9, above=True)]
@@ -72,43 +74,14 @@ def read_yaml(file: Path) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, where: str) -> Any:
+    from .plain_yaml import NotPlain, read
+
     try:
-        return yaml.load(text, Loader=_PlainLoader)
-    except yaml.YAMLError as error:
+        return read(text)
+    except NotPlain as error:
         raise ConfigError(f"{where}: not plain YAML: {' '.join(str(error).split())}") from None
     except (ValueError, RecursionError) as error:  # a date that is none; brackets a thousand deep
         raise ConfigError(f"{where}: not plain YAML: {type(error).__name__} {error}") from None
-
-
-class _PlainLoader(yaml.SafeLoader):
-    """Values alone. An alias may stand for itself or for a billion others, a tag asks for a class: both are refused."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.peek_event()
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise yaml.YAMLError(f"anchors and aliases are not read, {event.start_mark}")
-        if getattr(event, "tag", None) is not None:
-            raise yaml.YAMLError(f"tags such as {event.tag!r} are not read, {event.start_mark}")
-        return super().compose_node(parent, index)
-
-    def construct_yaml_int(self, node: Any) -> int:
-        """YAML 1.1 has octal numbers with a leading 0 and minutes with a colon: nobody means them."""
-        if not re.fullmatch(r"[-+]?(0|[1-9][0-9_]*)", node.value):
-            raise yaml.YAMLError(f"{node.value} is no decimal number, {node.start_mark}")
-        return int(node.value)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        seen = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode) or not key.tag.endswith(":str"):
-                raise yaml.YAMLError(f"keys are words, {key.start_mark}")
-            if key.value in seen:
-                raise yaml.YAMLError(f"the key {key.value!r} is there twice, {key.start_mark}")
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-_PlainLoader.add_constructor("tag:yaml.org,2002:int", _PlainLoader.construct_yaml_int)
 
 
 def build(kind: Any, value: Any, *, file: str, key: str = "") -> Any:
@@ -202,7 +175,9 @@ def plain(value: Any) -> Any:
 
 
 def to_yaml(value: Any) -> str:
-    return yaml.safe_dump(plain(value), sort_keys=False, allow_unicode=True, width=120)
+    from .plain_yaml import written
+
+    return written(plain(value))
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ..checkpoints import CheckpointError, load_checkpoint, save_checkpoint
+from ..extras import MissingPackageError
 from ..files import is_unfinished, replace_file
 from .base import Result, Row
 from .config import ConfigError, parse_yaml
@@ -169,7 +170,7 @@ def _is_foreign(entry: Path) -> bool:
 def _changed_keys(before: str, now: str) -> list[str]:
     try:
         old, new = (_flat(parse_yaml(text, _CONFIG)) for text in (before, now))
-    except ConfigError:
+    except (ConfigError, MissingPackageError):
         return []
     return sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
 

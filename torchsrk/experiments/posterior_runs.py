@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 import warnings
@@ -15,11 +16,12 @@ from torch import Tensor
 
 from ..checkpoints import save_checkpoint
 from ..distributions import DiffusionDistribution
+from ..extras import require
 from ..sampling import Run
 from ..targets import tensor_of
 from ..tuning import Tuning
 from .base import Context, Result
-from .config import Count, Dimension, Positive, Range, Seed, build, to_yaml
+from .config import Count, Dimension, Positive, Range, Seed, build, plain
 from .folder import FolderError, RunFolder
 from .named_potentials import potential_in
 from .posterior import PosteriorSummary, as_markdown, parameter_names, summarized
@@ -61,11 +63,12 @@ def execute_sample(target: str, options: Mapping[str, Any], output: Path, resume
         target: MODULE:NAME, FILE.py:NAME or a YAML file.
         options: the other entries of ``Settings``.
     """
+    require("matplotlib", "matplotlib", "plots")
     settings: Settings = build(Settings, {"target": target, **options}, file="torchsrk sample")
     given, settings = _resolved(settings)
     posterior, names = _posterior(given, settings, target)
     device = tensor_of(posterior.target).device
-    with RunFolder(output, to_yaml(settings), resume, device) as folder:
+    with RunFolder(output, _as_text(settings), resume, device) as folder:
         folder.note_environment(environment(settings.seed, device))
         plan = _planned(posterior, folder, target)
         pieces = _pieces(settings.draws)
@@ -80,6 +83,11 @@ def execute_sample(target: str, options: Mapping[str, Any], output: Path, resume
         run = _joined([*measured(folder, pieces, draw, _progress()).values()])
         assert run is not None
         return _written(folder, target, posterior, plan, run, names, was_done)
+
+
+def _as_text(settings: Settings) -> str:
+    """YAML, for which no package is asked: JSON's values are YAML's, too."""
+    return "".join(f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in plain(settings).items())
 
 
 def _progress() -> bool:

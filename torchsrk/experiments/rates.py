@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..integrators import integrator_named
 from .base import Conclusion, Context, Finding, Result, Row
-from .config import ConfigError, Dimension, Range
+from .config import ConfigError, Dimension, Range, check_known
 from .fits import Line, fit_line
 from .rate_figures import draw_dimensions, draw_errors
 from .rate_targets import SCHEMES, TABLE, TARGETS, refusal, refusal_in_dimensions, target_named, traces
@@ -45,9 +45,7 @@ class Settings:
     start_shift: Annotated[float, Range(0.1, 4.0)] = 2.0  # a chain starts so many deviations off in every direction
 
     def __post_init__(self) -> None:
-        for name in self.schemes:
-            if name not in SCHEMES:
-                raise ConfigError(f"schemes: laws are known of {', '.join(SCHEMES)}; got {name!r}, which has none here")
+        check_known(self.schemes, SCHEMES, key="schemes")
         if any(dim % 2 for dim in self.dims) or len(set(self.dims)) < 3:
             raise ConfigError(f"dims: three or more even numbers, as blocks have two; got {list(self.dims)}")
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 
+from ..extras import require
 from ..sampling import NonFiniteStateError
 from . import experiment_named, experiment_names, plots
 from .base import Conclusion, Context, Result, T
@@ -87,6 +88,7 @@ def execute(config: Config, output: Path, resume: bool) -> Conclusion | None:
     """
     from ..distributed.claims import is_begun, note_begun, ranks_of_torchrun, wait_for
 
+    require("matplotlib", "matplotlib", "experiments")
     experiment = experiment_named(config.experiment)
     planned = experiment.plan(config.settings)
     plan = planned if isinstance(planned, Mapping) else {name: name for name in planned}
@@ -213,13 +215,20 @@ def environment(seed: int, device: torch.device) -> dict[str, Any]:
     """What the numbers may depend on besides the config."""
     packages = ("torchsrk", "torch", "torchsde", "numpy", "geomloss", "POT")
     return {
-        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in packages}},
         "commit": _commit(),
         "seed": seed,
         "device": str(device),
         "processor": platform.machine(),
         "threads": torch.get_num_threads(),
     }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # one of an extra
+        return None
 
 
 def _commit() -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -12,11 +12,12 @@ from torch import Tensor
 from ..brownian.noise import Stream, derive_seed, fill_normal
 from ..potentials import Banana, LogisticRegression, Potential
 from .base import Context
-from .config import ConfigError, Count, Dimension, Positive, Range, Seed
+from .config import ConfigError, Count, Dimension, Positive, Range, Seed, nearest
 from .targets import mixture, regression
 
 _NEWTON_STEPS = 30
 _ROUNDS, _CHUNK = (16_000, 128_000), 4_000  # draws of the regression's importance sampling
+KINDS = ("mixture", "regression", "gaussian", "banana")
 _SEED = 11  # of a run's seeds, the one for these draws
 
 
@@ -29,7 +30,7 @@ class Target:
     with a chain on a Gaussian of known law; where there is none, ``many`` are taken.
     """
 
-    kind: Literal["mixture", "regression", "gaussian", "banana"]
+    kind: str
     dim: Dimension
     tolerance: Annotated[float, Range(1e-4, 1.0)]
     particles: Annotated[int, Range(100, 10**8)]
@@ -45,6 +46,12 @@ class Target:
     spread: Positive = 1.0  # of the banana
 
     def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ConfigError(
+                f"kind: expected one of {', '.join(KINDS)}; got {self.kind!r}{nearest(self.kind, KINDS)}. Errors "
+                "are told here from moments that are known of these, and a potential of your own, registered or not, "
+                "brings none along: `torchsrk sample` draws from it, and says how far a step's law is off"
+            )
         if self.kind == "banana" and self.dim != 2:
             raise ConfigError(f"dim: a banana has 2; got {self.dim}")
 

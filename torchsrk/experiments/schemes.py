@@ -47,9 +47,9 @@ class Settings:
 
     targets: tuple[Target, ...]
     schemes: tuple[Scheme, ...]
-    per_octave: Annotated[int, Range(1, 100)]  # step sizes of particles
-    exact_per_octave: Annotated[int, Range(1, 100)]  # step sizes where laws are exact
-    smallest: Annotated[float, Range(1e-4, 1.0)]  # step size in units of the stiffest direction: 1/L or 1/√L
+    per_octave: Annotated[int, Range(1, 100)] = 2  # step sizes of particles
+    exact_per_octave: Annotated[int, Range(1, 100)] = 8  # step sizes where laws are exact
+    smallest: Annotated[float, Range(1e-4, 1.0)] = 0.005  # step size in units of the stiffest direction: 1/L or 1/√L
     friction: Positive = 1.5  # in units of √m
     most_gradients: Annotated[int, Range(100, 10**7)] = 5000  # of a chain of particles
     # These ask for second derivatives too, whose price grows with the dimension: particles up to this one alone.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
@@ -51,6 +52,7 @@ class Integrator(ABC):
     substeps: int = 1
 
     def __init_subclass__(cls) -> None:
+        _check_facts(cls)
         if not vars(cls).get("name"):
             return
         known = _REGISTRY.get(cls.name, cls)
@@ -123,7 +125,42 @@ def integrator_named(integrator: Integrator | str) -> Integrator:
     if isinstance(integrator, Integrator):
         return integrator
     if isinstance(integrator, str) and integrator in _REGISTRY:
-        return _REGISTRY[integrator]()
+        return _by_name(_REGISTRY[integrator])
     meant = nearest(integrator.lower(), list(_REGISTRY)) if isinstance(integrator, str) else ""
     names = ", ".join(map(repr, sorted(_REGISTRY)))
     raise ValueError(f"unknown integrator {integrator!r}{meant}; choose from {names}, or pass an instance")
+
+
+def _by_name(scheme: type[Integrator]) -> Integrator:
+    given = inspect.signature(scheme).parameters.values()
+    missing = [each.name for each in given if each.default is each.empty and each.kind not in _TAKES_NONE]
+    if missing:
+        raise TypeError(
+            f"{scheme.name!r} alone does not say what {scheme.__name__} takes: pass an instance, "
+            f"{scheme.__name__}({', '.join(f'{name}=...' for name in missing)}), or give its arguments defaults"
+        )
+    return scheme()
+
+
+_TAKES_NONE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _check_facts(scheme: type[Integrator]) -> None:
+    """One clear error where a class is defined, for what generic code would stumble over later."""
+    if not isinstance(scheme.name, str):
+        raise TypeError(f"{scheme.__name__}: name is a string, as integrator= takes it; got {scheme.name!r}")
+    types = scheme.noise_types
+    if not isinstance(types, tuple) or not types or not set(types) <= set(EVERY_NOISE):
+        raise ValueError(
+            f'{scheme.__name__}: noise_types is a tuple of the noise types served, as ("additive",), of '
+            f"{', '.join(map(repr, EVERY_NOISE))}; got {types!r}"
+        )
+    if not isinstance(scheme.needs, (Needs, property)):
+        raise TypeError(f"{scheme.__name__}: needs is as Needs.INCREMENT or Needs.LEVY_AREA; got {scheme.needs!r}")
+    count = getattr(scheme, "gradients_per_step", None)
+    counts = isinstance(count, property) or (isinstance(count, int) and not isinstance(count, bool) and count >= 0)
+    if "step" in vars(scheme) and not counts:
+        raise TypeError(
+            f"{scheme.__name__} defines a step, and not what it costs: set gradients_per_step, how often a step "
+            f"evaluates the drift, an integer{'' if count is None else f'; got {count!r}'}"
+        )

@@ -14,6 +14,8 @@ from .base import Integrator
 class Wrapped(Integrator):
     """Another scheme with something changed about it. What generic code reads of it is that of the scheme within."""
 
+    gradients_per_step = 1  # of an instance, as all facts below, that of its scheme
+
     def __init__(self, scheme: Integrator) -> None:
         if not isinstance(scheme, Integrator):
             raise TypeError(f"scheme is an Integrator; got {type(scheme).__name__}")

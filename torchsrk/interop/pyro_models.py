@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.distributions import Transform, constraints
+from torch import Size, Tensor
+from torch.distributions import constraints
 
 from ..extras import missing
 from ..potentials import Potential
+from ..potentials.interior import interior
 from ..potentials.unconstrained import bijection
 
 Values = dict[str, Tensor]
@@ -20,13 +21,17 @@ Values = dict[str, Tensor]
 class PyroPotential(Potential):
     """The negative log joint density of a Pyro model, in unconstrained coordinates, one after another in one vector.
 
-    ``potential_from_pyro`` makes it. ``diagnose`` and ``to_arviz`` take its ``names``, and ``constrain`` as
-    ``parameters``.
+    ``potential_from_pyro`` makes it. ``diagnose`` and ``to_arviz`` take its ``names``, and read the sites' values where
+    they are given the ``tuning``; draws of ``DiffusionDistribution(potential)`` are the sites' values.
 
     Args:
         log_joint: of the latent sites' values, for one particle.
         names: the shape of every latent site, by its name, in the order of the vector.
-        transforms: from unconstrained space onto each site's support.
+        supports: of every latent site.
+
+    Attributes:
+        event_shape: that of the sites' values in one vector, as ``constrain`` makes it: (parameters,).
+        support: of such vectors.
     """
 
     dim: int
@@ -35,11 +40,14 @@ class PyroPotential(Potential):
         self,
         log_joint: Callable[[Values], Tensor],
         names: Mapping[str, tuple[int, ...]],
-        transforms: Mapping[str, Transform],
+        supports: Mapping[str, constraints.Constraint],
     ) -> None:
         super().__init__()
-        self._log_joint, self.names, self._transforms = log_joint, dict(names), dict(transforms)
-        self._shapes = {name: tuple(transforms[name].inverse_shape(shape)) for name, shape in names.items()}
+        self._log_joint, self.names, self.supports = log_joint, dict(names), dict(supports)
+        self._transforms = {name: bijection(support) for name, support in supports.items()}
+        self._shapes = {name: tuple(self._transforms[name].inverse_shape(shape)) for name, shape in names.items()}
+        self.event_shape = Size((sum(math.prod(shape) for shape in names.values()),))
+        self.support = _OfSites(self)
         self._sizes = [math.prod(shape) for shape in self._shapes.values()]
         self.dim = sum(self._sizes)
 
@@ -49,11 +57,34 @@ class PyroPotential(Potential):
 
     def values(self, x: Tensor) -> Values:
         """The sites' values, each (..., *its shape), of points x (..., dim)."""
-        return {name: self._transforms[name](part) for name, part in self._parts(x).items()}
+        return {
+            name: interior(self._transforms[name](part), self.supports[name]) for name, part in self._parts(x).items()
+        }
 
     def constrain(self, x: Tensor) -> Tensor:
         """The sites' values in one vector, (..., parameters)."""
         return torch.cat([value.reshape(*x.shape[:-1], -1) for value in self.values(x).values()], -1)
+
+    def unconstrain(self, point: Tensor) -> Tensor:
+        """The x with constrain(x) = point."""
+        free = (self._transforms[name].inv(value) for name, value in self.sites(point).items())
+        return torch.cat([part.reshape(*point.shape[:-1], -1) for part in free], -1)
+
+    def sites(self, point: Tensor) -> Values:
+        """The sites' values, each (..., *its shape), of values in one vector (..., parameters)."""
+        parts = point.split([math.prod(shape) for shape in self.names.values()], -1)
+        split = zip(self.names.items(), parts, strict=True)
+        return {name: part.reshape((*point.shape[:-1], *shape)) for (name, shape), part in split}
+
+    def log_density(self, point: Tensor) -> Tensor:
+        """Pyro's log joint density (...) of the sites' values in one vector (..., parameters)."""
+        flat = torch.vmap(lambda one: self._log_joint(self.sites(one)))(point.reshape(-1, point.shape[-1]))
+        return flat.reshape(point.shape[:-1])
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether all sites are on all of space: coordinates are their values."""
+        return all(_is_all_of_space(support) for support in self.supports.values())
 
     def _parts(self, x: Tensor) -> Values:
         parts = zip(self._shapes.items(), x.split(self._sizes, -1), strict=True)
@@ -65,6 +96,28 @@ class PyroPotential(Potential):
             values[name] = self._transforms[name](part)
             log_volume = log_volume + self._transforms[name].log_abs_det_jacobian(part, values[name]).sum()
         return -(self._log_joint(values) + log_volume)
+
+
+class _OfSites(constraints.Constraint):
+    """The support of sites' values in one vector."""
+
+    is_discrete, event_dim = False, 1
+
+    def __init__(self, potential: PyroPotential) -> None:
+        self._potential = potential
+
+    def check(self, value: Tensor) -> Tensor:
+        inside = torch.ones_like(value[..., 0], dtype=torch.bool)
+        for name, part in self._potential.sites(value).items():
+            found = self._potential.supports[name].check(part)
+            inside = inside & found.reshape(*inside.shape, -1).all(-1)
+        return inside
+
+
+def _is_all_of_space(support: Any) -> bool:
+    while isinstance(support, constraints.independent):
+        support = support.base_constraint
+    return support is constraints.real
 
 
 def potential_from_pyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> PyroPotential:
@@ -80,7 +133,7 @@ def potential_from_pyro(model: Callable[..., Any], *args: Any, **kwargs: Any) ->
         plan = torchsrk.tune(potential)
         run = plan.sample(100)
         values = potential.values(run.trajectory)      # {"mu": ..., "theta": ...}
-        torchsrk.to_arviz(run, names=potential.names, parameters=potential.constrain)
+        torchsrk.to_arviz(run, names=potential.names, tuning=plan)
     """
     try:
         import pyro
@@ -107,7 +160,26 @@ def potential_from_pyro(model: Callable[..., Any], *args: Any, **kwargs: Any) ->
                 "its own"
             )
     names = {name: tuple(site["value"].shape) for name, site in sites.items()}
-    return PyroPotential(log_joint, names, {name: bijection(site["fn"].support) for name, site in sites.items()})
+    potential = PyroPotential(log_joint, names, {name: site["fn"].support for name, site in sites.items()})
+    _check_that_it_is_mapped(potential, next(iter(sites.values()))["value"])
+    return potential
+
+
+def _check_that_it_is_mapped(potential: PyroPotential, like: Tensor) -> None:
+    """One clear error for a model that can't be run for many particles at once."""
+    try:
+        with torch.no_grad():
+            potential(like.new_zeros(2, potential.dim))
+    except RuntimeError as error:
+        if not any(text in str(error) for text in _LOOKS_AT_VALUES):
+            raise
+        raise ValueError(
+            "the model looks at the values of its sites (an if or a while, .item(), float(...)), and is run for all "
+            "particles at once, which have different ones: write it with torch.where, or torch.clamp and the like"
+        ) from error
+
+
+_LOOKS_AT_VALUES = ("data-dependent control flow", "calling .item()")  # as torch.vmap says it
 
 
 def _latent_sites(trace: Any) -> dict[str, Any]:

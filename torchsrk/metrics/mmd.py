@@ -14,6 +14,10 @@ def maximum_mean_discrepancy_squared(x: Tensor, y: Tensor, *, bandwidth: float) 
     """Mean of k over pairs within x, plus within y, less twice between, k = exp(-‖x - y‖²/(2 bandwidth²)).
 
     geomloss's, differentiable; it holds a matrix of pairs.
+
+    Args:
+        x, y: (points, dim), of any two sizes.
+        bandwidth: the kernel's length, in the unit of x: the distance at which points count as apart.
     """
     check_clouds(x=x, y=y)
     if not 0.0 < bandwidth < math.inf:

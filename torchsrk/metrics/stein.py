@@ -31,6 +31,7 @@ def kernel_stein_discrepancy(
     Args:
         x: (points, dim).
         score: ∇log p as a function of x, or its values there, (points, dim). For a Potential: ``lambda x: -f.grad(x)``.
+        beta, c: of the kernel, beta < 0 < c.
         statistic: "V" averages over all pairs, a point with itself included; "U" leaves those out, is unbiased and may
             be negative, so it comes squared only.
         squared: give the squared discrepancy.

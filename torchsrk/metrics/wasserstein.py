@@ -24,7 +24,12 @@ _WORTH_A_THREAD = 500  # points
 
 
 class Estimate(NamedTuple):
-    """A mean over repeats and its standard error."""
+    """Of a quantity that was estimated several times.
+
+    Attributes:
+        mean: over repeats.
+        standard_error: of the mean.
+    """
 
     mean: float
     standard_error: float
@@ -98,6 +103,7 @@ def corrected_wasserstein2_squared(
     x and x2 are independent clouds of one law, y and y2 of the other. It may be negative, and is not clipped.
 
     Args:
+        x, x2, y, y2: (points, dim).
         method, blur, scaling: as for ``wasserstein2_squared``. With Sinkhorn all four distances are at one blur, by
             default that of x and y, so that what it takes off each cancels.
         repeats: draw that many times ``subsample`` points from each cloud, without replacement and afresh, and give
@@ -134,7 +140,12 @@ def corrected_wasserstein2_squared(
 
 
 def gaussian_wasserstein2_squared(m1: Tensor, S1: Tensor, m2: Tensor, S2: Tensor) -> Tensor:
-    """‖m1 - m2‖² + tr(S1 + S2 - 2(S1^½ S2 S1^½)^½), between N(m1, S1) and N(m2, S2)."""
+    """‖m1 - m2‖² + tr(S1 + S2 - 2(S1^½ S2 S1^½)^½), between N(m1, S1) and N(m2, S2).
+
+    Args:
+        m1, m2: means, (dim,).
+        S1, S2: covariances, (dim, dim).
+    """
     for name, mean, covariance in (("first", m1, S1), ("second", m2, S2)):
         if mean.ndim != 1 or mean.shape != m1.shape or covariance.shape != (len(m1), len(m1)):
             raise ValueError(
@@ -149,7 +160,13 @@ def gaussian_wasserstein2_squared(m1: Tensor, S1: Tensor, m2: Tensor, S2: Tensor
 
 
 def sliced_wasserstein2_squared(x: Tensor, y: Tensor, *, projections: int = 128, seed: int) -> Tensor:
-    """The mean of the squared one-dimensional distances along random directions (POT); cheap and differentiable."""
+    """The mean of the squared one-dimensional distances along random directions (POT); cheap and differentiable.
+
+    Args:
+        x, y: (points, dim), of any two sizes.
+        projections: how many directions.
+        seed: of the directions.
+    """
     check_clouds(x=x, y=y)
     if projections < 1:
         raise ValueError(f"projections is a positive number of directions; got {projections}")

@@ -26,6 +26,10 @@ class NonConvex(Potential):
 
     Its natural diffusion has σ(x) = √g·I (``scale``), and then the drift is -x/2 + (½ - γ)x/g, linear at γ = ½:
     ``ItoDiffusion(target, diffusion=target.scale, noise_type="isotropic")`` finds that drift by itself.
+
+    Args:
+        beta, gamma: positive: how flat f is near 0, and the power of g that its logarithm adds.
+        dim: of x.
     """
 
     dim: int

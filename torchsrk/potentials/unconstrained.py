@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Size, Tensor
@@ -13,6 +13,26 @@ from torch.distributions.transforms import ComposeTransform
 
 from .base import Potential, check_dim
 from .interior import interior
+
+
+@runtime_checkable
+class Constrained(Protocol):
+    """What a potential in unconstrained coordinates says of the points on a support that these stand for.
+
+    Whatever reads draws of such a potential (``tune``, ``diagnose``, ``to_arviz``, DiffusionDistribution) reads points.
+    """
+
+    event_shape: Size
+    support: constraints.Constraint
+
+    @property
+    def is_identity(self) -> bool: ...
+
+    def log_density(self, point: Tensor) -> Tensor: ...
+
+    def constrain(self, x: Tensor) -> Tensor: ...
+
+    def unconstrain(self, point: Tensor) -> Tensor: ...
 
 
 class UnconstrainedPotential(Potential):

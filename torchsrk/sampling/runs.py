@@ -106,6 +106,7 @@ def sample(
     precision, with autocast off.
 
     Args:
+        sde: a Langevin, UnderdampedLangevin, ItoDiffusion or SDE, or an object written for torchsde.
         x0: the initial positions, (..., dim); the leading dimensions are particles, numbered in row-major order. Of a
             DTensor sharded over rows every process runs its own, to the same bits, and what comes is sharded likewise
             (see torchsrk/distributed).

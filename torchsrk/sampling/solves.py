@@ -56,11 +56,14 @@ def integrate(
 
     Args:
         sde: an SDE, or an object written for torchsde, with ``f``, ``g``, ``noise_type`` and ``sde_type = "ito"``.
+        x0: the positions at ts[0], (..., dim); the leading dimensions are particles.
         ts: increasing times, the first that of x0; the same for all particles.
+        integrator: a scheme or its name: "srk-id" for any SDE, "sra1" where the noise is additive.
         step_size: the length of steps; or
         step_sizes: the length of every step from ts[0] to ts[-1]: every time of ts ends one.
         seed: of fresh noise; or
         path: a BrownianPath, to couple solutions with one another. Give exactly one of the two.
+        partial_step: let the last step before a time of ts be shorter.
         first_particle: the number of the first particle, when x0 is a part of a larger batch: then its fresh noise is
             that of these particles of the batch, and gradients of all parts sum up to those of the whole.
         recompute: keep about √steps states for the backward pass and recompute the others (the noise is drawn again,

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor, nn
 
+from ..brownian.increment import asked_for
 from .noise_types import NoiseType
 from .terms import Term
 
@@ -59,7 +60,7 @@ class BaseSDE(nn.Module, ABC):
     def noise_at(self, t: Time, x: Tensor) -> Callable[[Tensor], Term]:
         """v to σ(t, x)v, to be added; σ is evaluated once."""
         sigma = self.sigma(t, x)
-        return lambda v: Term(1.0, self.noise.product(sigma, v))
+        return lambda v: Term(1.0, self.noise.product(sigma, asked_for(v)))
 
     def sum_columns(self, t: Time, points: Tensor) -> Tensor:
         """Σ_i σ_i(points_i), (..., dim), for the stages that the noise type's ``offsets`` made."""

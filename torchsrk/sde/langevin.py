@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from ..brownian.increment import asked_for
 from ..potentials.base import Potential
 from .base import BaseSDE, Time, check_output
 from .noise_types import noise_type_named
@@ -16,7 +17,11 @@ _SQRT2 = math.sqrt(2.0)
 
 
 class Langevin(BaseSDE):
-    """dX = -∇f(X) dt + √2 dB: its law converges to the density exp(-f)."""
+    """dX = -∇f(X) dt + √2 dB: its law converges to the density exp(-f).
+
+    Args:
+        potential: the energy f, from points (..., dim) to (...), with its gradient.
+    """
 
     noise_varies = False
 
@@ -37,7 +42,7 @@ class Langevin(BaseSDE):
         return Term(-1.0, self.gradient(x))
 
     def noise_at(self, t: Time, x: Tensor) -> Callable[[Tensor], Term]:
-        return lambda v: Term(_SQRT2, v)
+        return lambda v: Term(_SQRT2, asked_for(v))
 
     def gradient(self, x: Tensor) -> Tensor:
         """∇f, (..., dim)."""

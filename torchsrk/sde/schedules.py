@@ -43,7 +43,12 @@ class Schedule(ABC):
 
 @dataclass(frozen=True)
 class VariancePreserving(Schedule):
-    """dx = -½β(t)x dt + √β(t) dB with β linear in time: α² = exp(-∫β), s² = 1 - α², and τ = exp(∫β) - 1."""
+    """dx = -½β(t)x dt + √β(t) dB with β linear in time: α² = exp(-∫β), s² = 1 - α², and τ = exp(∫β) - 1.
+
+    Args:
+        beta_min, beta_max: β at the times 0 and 1.
+        first, last: the times at which sampling ends and begins.
+    """
 
     beta_min: float = 0.1
     beta_max: float = 20.0
@@ -68,7 +73,12 @@ class VariancePreserving(Schedule):
 
 @dataclass(frozen=True)
 class VarianceExploding(Schedule):
-    """x_t = x₀ + s(t)ε with s from sigma_min to sigma_max, geometrically in time: α = 1 and τ = s²."""
+    """x_t = x₀ + s(t)ε with s from sigma_min to sigma_max, geometrically in time: α = 1 and τ = s².
+
+    Args:
+        sigma_min, sigma_max: s at the times 0 and 1.
+        first, last: the times at which sampling ends and begins.
+    """
 
     sigma_min: float = 0.01
     sigma_max: float = 50.0

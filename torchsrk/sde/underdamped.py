@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ..brownian.increment import asked_for
 from ..potentials.base import Potential
 from .base import BaseSDE, Normals, Time
 from .langevin import check_potential, checked_gradient
@@ -63,7 +64,7 @@ class UnderdampedLangevin(BaseSDE):
         return torch.cat((torch.zeros_like(identity), self._scale * identity))
 
     def noise_at(self, t: Time, state: Tensor) -> Callable[[Tensor], Term]:
-        return lambda v: Term(self._scale, torch.cat((torch.zeros_like(v), v), -1))
+        return lambda v: Term(self._scale, torch.cat((torch.zeros_like(asked_for(v)), v), -1))
 
     @property
     def _scale(self) -> float:

@@ -44,7 +44,13 @@ class DissipativityCheck:
 
 
 def check_dissipativity(sde: BaseSDE, x: Tensor, y: Tensor, *, claimed: float) -> DissipativityCheck:
-    """Try the pairs of points x and y (pairs, dim); the nearer they are, the more they show of derivatives."""
+    """Try the pairs of points x and y (pairs, dim); the nearer they are, the more they show of derivatives.
+
+    Args:
+        sde: the diffusion, at time 0.
+        x, y: (pairs, dim), different in every pair.
+        claimed: the α that is to be refuted, if it can be.
+    """
     if x.shape != y.shape or x.ndim != 2 or 0 in x.shape:
         raise ValueError(f"x and y are (pairs, dim), of one shape; got {tuple(x.shape)} and {tuple(y.shape)}")
     apart = (x - y).square().sum(-1)
@@ -82,6 +88,11 @@ def measured_contraction(
     """Run chains from x0 and y0 (particles, dim) on the same Brownian paths: a synchronous coupling.
 
     Its distance is an upper bound on W2 between the two laws, and what uniform dissipativity bounds is just this one.
+
+    Args:
+        sde: the diffusion.
+        x0, y0: (particles, dim), pairs of starts.
+        step_size, num_steps, seed, integrator: of both runs, as for ``sample``.
     """
     if x0.shape != y0.shape or x0.ndim != 2:
         raise ValueError(f"x0 and y0 are (particles, dim), of one shape; got {tuple(x0.shape)} and {tuple(y0.shape)}")

@@ -80,6 +80,11 @@ def step_size_bias(
     """The bias of a scheme at a step size, from particles x0 (particles, dim) of the target's law or near it.
 
     Args:
+        sde: of a potential, with additive noise.
+        x0: (particles, dim): the more, the smaller the error of the bias.
+        integrator: an unadjusted scheme or its name, whose law has an order.
+        step_size: the one that is asked about; chains with steps of two and four times its length run beside.
+        seed: of the noise.
         time: how long the chains run; the second half is averaged over. It should be several times as long as the
             target takes to forget.
         parameters: what is looked at, positions (..., dim) to (..., parameters); by default the positions.

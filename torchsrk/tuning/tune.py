@@ -19,9 +19,10 @@ from ..brownian import Stream, start_normals
 from ..brownian.noise import check_seed, derive_seed, draw_uniform
 from ..integrators import Integrator, integrator_named
 from ..integrators.capped import Capped
-from ..potentials import FunctionPotential, Potential, UnconstrainedPotential
+from ..potentials import FunctionPotential, Potential
 from ..potentials.base import is_stateful, row_by_row
 from ..potentials.precision import check_precision, error_of_dtypes, takes
+from ..potentials.unconstrained import Constrained
 from ..sampling.signs import HINT, falls_without_end
 from ..targets import diffusion_for
 from .checks import identities
@@ -65,12 +66,14 @@ def tune(
         target: a Potential, or a log density up to a constant, points (..., *batch_shape, dim) to (..., *batch_shape).
         dim: the dimension, where the target does not say it.
         particles: how many. Means and standard deviations are known to about 1/√(particles·draws).
+        seed: of the starts, the noise and all that is random.
         tolerance: the largest bias of a mean or a standard deviation that a step size may make, in standard deviations.
         start: where particles start: (particles, *batch_shape, dim), a point (*batch_shape, dim) about which they are
             spread by ±2, or a distribution of points. By default uniform on (-2, 2).
         batch_shape: of a batch of densities, that are tuned together, each with coordinates and a step of its own.
         constrain: positions (..., *batch_shape, dim) to the parameters (..., *batch_shape, parameters) that are read in
-            the end, whose bias is then held within the tolerance as well. An UnconstrainedPotential has its own.
+            the end, whose bias is then held within the tolerance as well. An UnconstrainedPotential has its own, and
+            a PyroPotential.
         integrator: an unadjusted scheme.
         adjust: draw by generalized Hamiltonian Monte Carlo in the same coordinates, with an exact law.
         compile: run chains as compiled steps (see ``sample``): for a density that is dear, or is tuned again and again.
@@ -150,7 +153,7 @@ def _plan(x: Tensor, scheme: Integrator, tolerance: float, adjust: bool, seed: i
 def _constraint(
     potential: Potential, constrain: Callable[[Tensor], Tensor] | None
 ) -> Callable[[Tensor], Tensor] | None:
-    if constrain is None and isinstance(potential, UnconstrainedPotential) and not potential.is_identity:
+    if constrain is None and isinstance(potential, Constrained) and not potential.is_identity:
         return potential.constrain
     return constrain
 
