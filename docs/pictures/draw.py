@@ -139,9 +139,13 @@ def orders() -> None:
         variances, ("Euler-Maruyama: h", "SRK-LD: h²"), ("C0", "C1"), strict=True
     ):
         right.loglog(h, np.abs(variance - 1.0), colour, label=label)
-    left.set(title="error of a path", xlabel="step size", ylabel="root-mean-square error")
+    left.set(
+        title="error of a path", xlabel="step size", ylabel="root-mean-square error"
+    )
     right.set(
-        title="error of the law, on N(0, 1)", xlabel="step size", ylabel="|variance - 1|"
+        title="error of the law, on N(0, 1)",
+        xlabel="step size",
+        ylabel="|variance - 1|",
     )
     left.set_xticks([1 / n for n in counts], [f"1/{n}" for n in counts])
     left.minorticks_off()

@@ -41,9 +41,11 @@ def panels(
 
 
 def label_round_numbers(axis: Any) -> None:
-    """Ticks of a logarithmic axis at 1, 2 and 5 times powers of ten: what spans one decade gets labels too."""
+    """Ticks of a logarithmic axis at 1, 2 and 5 times powers of ten, so that what spans one decade gets labels too; at
+    the powers alone where more would run into each other."""
     low, high = axis.get_view_interval()
-    ticks = [digit * 10.0**power for power in range(-9, 10) for digit in (1, 2, 5)]
+    digits = (1, 2, 5) if high < 1000.0 * low else (1,)
+    ticks = [digit * 10.0**power for power in range(-9, 10) for digit in digits]
     inside = [tick for tick in ticks if low <= tick <= high]
     axis.set_ticks(inside, labels=[f"{tick:g}" for tick in inside])
     axis.set_ticks([], minor=True)

@@ -69,9 +69,9 @@ def draw_errors(settings: Any, errors: list[Row], file: Any) -> None:
         axis.set(xscale="log", yscale="log", title=_title(target))
         axis.set_ylim(_FLOOR / 1.5, 3.0)
     for axis in axes[-2:]:
-        axis.set_xlabel("gradients in a unit of time (1/m; with momentum 1/√m)")
+        axis.set_xlabel("gradients in a unit of time:\n1/m, or 1/√m with momentum")
     for axis in axes[::2] if len(axes) > 3 else axes[:1]:
-        axis.set_ylabel("worst relative error of a second moment")
+        axis.set_ylabel("worst relative error\nof a second moment")
     _legend(figure, settings.schemes)
     plots.save(figure, file)
 
