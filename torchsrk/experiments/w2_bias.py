@@ -226,6 +226,10 @@ def draw_spread(rows: list[Row], file: Any) -> None:
 def _draw(rows: list[Row], names: tuple[str, ...], key: str, label: str, quantity: str) -> Any:
     """A panel for each name, darker for more points."""
     figure, axes = plots.panels(2, share_y=True)
+    if quantity == "bias":
+        plots.scale_signed(axes[0], [row["corrected_margin"] for row in rows if row["panel"] in names])
+    else:
+        axes[0].set_yscale("log")
     for axis, name in zip(axes, names, strict=True):
         own = [row for row in rows if row["panel"] == name]
         sizes = sorted({row["points"] for row in own})
@@ -236,10 +240,6 @@ def _draw(rows: list[Row], names: tuple[str, ...], key: str, label: str, quantit
         axis.set_xticks(sorted({row[key] for row in own}))
         if quantity == "bias":
             axis.axhline(0.0, color="0.8", linewidth=0.8, zorder=0)
-    if quantity == "bias":
-        plots.scale_signed(axes[0], [row["corrected_margin"] for row in rows if row["panel"] in names])
-    else:
-        axes[0].set_yscale("log")
     axes[0].set_ylabel("bias of W2² (bars: 95 %)" if quantity == "bias" else "spread of an estimate of W2²")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
