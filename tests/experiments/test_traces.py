@@ -138,7 +138,7 @@ def test_known_laws_are_lines_of_their_scheme_on_one_axis_for_all_panels(monkeyp
     results = {
         unit: {"floor": torch.zeros(6), "ksd_squared_v": 0.0, "ksd_squared_u": 0.0}
         if isinstance(case, Target)
-        else {"errors": torch.full((4,), levels[case[1]]) + 0.01 * case[3]}
+        else {"errors": torch.full((4,), levels[case[1]]) + 0.001 * case[3]}
         for unit, case in traces.plan(settings).items()
     }
     conclusion, drawn = traces.conclude(settings, results), []
