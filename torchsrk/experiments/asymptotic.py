@@ -302,7 +302,7 @@ def _labels(ticks: Sequence[float]) -> list[str]:
 
 def draw(settings: Settings, rows: list[Row], fitted: list[Row], file: Any) -> None:
     """The panels side by side, with the exact laws of both schemes, and their linear theory."""
-    figure, axes = plots.panels(len(settings.panels), share_y=True)
+    figure, axes = plots.panels(len(settings.panels), height=5.2 if fitted else 4.4, share_y=True)
     wide = student_95(settings.repeats - 1)
     # Linear theory has a zero, which would stretch the axis.
     floor = 0.3 * min(row[key] for row in rows for key in ("w2_squared", "law") if 0.0 < row[key] < math.inf)
