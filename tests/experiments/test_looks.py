@@ -45,7 +45,7 @@ def test_points_below_zero_are_hollow_at_the_end_of_their_bar_or_at_the_floor():
 
 
 @pytest.mark.parametrize(
-    ("noise", "linear"), [([0.002, 0.2], 0.1), ([3e-4, 3e-4], 1e-3), ([0.0, 0.05], 0.1), ([], 1e-3)]
+    ("noise", "linear"), [([0.002, 0.2], 1e-2), ([3e-4, 3e-4], 1e-4), ([0.0, 0.05], 0.1), ([], 1e-3)]
 )
 def test_an_axis_of_either_sign_is_linear_within_the_noise(noise, linear):
     _, (axis,) = plots.panels(1)

@@ -66,10 +66,10 @@ def points_above_zero(
 
 
 def scale_signed(axis: Any, noise: Sequence[float]) -> None:
-    """A logarithmic axis that is linear around 0, for values of either sign: to the power of ten above their noise, in
-    its geometric mean, as what is on one axis may be known to a tenth of it or to a thousandth."""
+    """A logarithmic axis that is linear around 0, for values of either sign: to the power of ten next to their noise,
+    in its geometric mean, as of what is on one axis some may be known a hundred times better."""
     told = [math.log10(value) for value in noise if value > 0.0] or [-3.0]
-    axis.set_yscale("symlog", linthresh=10.0 ** math.ceil(math.fsum(told) / len(told)))
+    axis.set_yscale("symlog", linthresh=10.0 ** round(math.fsum(told) / len(told)))
 
 
 def combination(number: int) -> dict[str, str]:

@@ -108,4 +108,4 @@ def _show_signed(axis: Any, rows: Sequence[Row], wide: float) -> None:
     finite = [row for row in rows if math.isfinite(row["error"])] or [{"error": 0.0, "standard_error": 0.0}]
     plots.scale_signed(axis, [row["standard_error"] for row in finite])
     least = min(row["error"] - wide * row["standard_error"] for row in finite)
-    axis.set_ylim(min(1.2 * least, 0.0), 5.0 * axis.get_ylim()[1])  # room for the legend
+    axis.set_ylim(min(1.2 * least, 0.0), 40.0 * axis.get_ylim()[1])  # room for the legend
