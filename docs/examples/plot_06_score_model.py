@@ -137,8 +137,8 @@ def surprise(x):
 noise = least**0.5 * torch.randn(500_000, 2, generator=generator)
 exact = (draw(500_000, generator) + noise) / (1.0 + least) ** 0.5
 truth = surprise(exact)
-GRADIENTS = {"em": 1, "shark": 2, "srk-ld": 3}
-LABELS = {"em": "Euler-Maruyama", "shark": "ShARK", "srk-ld": "SRK-LD"}
+GRADIENTS = {"em": 1, "srk-ld": 3, "shark": 2}
+LABELS = {"em": "Euler-Maruyama", "srk-ld": "SRK-LD", "shark": "ShARK"}
 BUDGETS = (24, 48, 96, 192)
 trained = ReverseDiffusion(network, schedule, predicts="noise")
 models = {
@@ -192,7 +192,9 @@ for name, step in zip("abcde", (min(kept), 24, 32, 40, max(kept)), strict=True):
     axes[name].set_title(f"step {step} of 48", fontsize=9)
 for name, (title, curves) in zip("fg", errors.items(), strict=True):
     for number, (label, values) in enumerate(curves.items()):
-        style = {"color": f"C{number}", "linestyle": "--" if "usual" in label else "-"}
+        usual = "usual" in label  # Euler-Maruyama again, in its colour
+        colour = "C0" if usual else f"C{number}"
+        style = {"color": colour, "linestyle": "--" if usual else "-"}
         sizes = [abs(value) for value in values]
         axes[name].loglog(BUDGETS, sizes, label=label, marker="o", **style)
         hollow = [(b, -v) for b, v in zip(BUDGETS, values, strict=True) if v < 0]

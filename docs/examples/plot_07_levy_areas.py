@@ -67,10 +67,10 @@ def of_another_path(increment):
 
 STEPS = (4, 8, 16, 32, 64)
 cases = {
-    "Euler-Maruyama": (EulerMaruyama(), of_the_path, "C1o-"),
+    "Euler-Maruyama": (EulerMaruyama(), of_the_path, "C0o-"),
     "SRK-ID, areas set to 0": (SRKID(), set_to_zero, "C7s--"),
-    "SRK-ID, areas of another path": (SRKID(), of_another_path, "C4^--"),
-    "SRK-ID, areas of the path": (SRKID(), of_the_path, "C0o-"),
+    "SRK-ID, areas of another path": (SRKID(), of_another_path, "C3^--"),
+    "SRK-ID, areas of the path": (SRKID(), of_the_path, "C2o-"),
 }
 with torch.no_grad():
     ends = {

@@ -38,7 +38,7 @@ def pinwheel() -> None:
     ]
     side = torch.linspace(-4, 4, 300)
     density = log_density(torch.cartesian_prod(side, side)).exp().view(300, 300).T
-    figure, axes = plt.subplots(1, 4, figsize=(12, 3.5))
+    figure, axes = plt.subplots(1, 4, figsize=(12, 3.6))
     for axis, cloud, title in zip(
         axes, clouds, ("5,000 particles", "10 steps", "200 steps"), strict=False
     ):
@@ -96,7 +96,7 @@ def levy_area() -> None:
     ]
     order = np.argsort(areas)
     figure, axes = plt.subplots(1, 2, figsize=(7, 3), sharex=True, sharey=True)
-    for axis, k, colour in zip(axes, (order[0], order[-1]), ("C3", "C0"), strict=True):
+    for axis, k, colour in zip(axes, (order[0], order[-1]), ("C1", "C0"), strict=True):
         axis.fill(*paths[k].T, color=colour, alpha=0.25, linewidth=0)
         axis.plot(*paths[k].T, color=colour, linewidth=1)
         axis.plot([0, end[0]], [0, end[1]], "k--", linewidth=1)
@@ -114,8 +114,8 @@ def orders() -> None:
     x0, counts = target.sample((300,), seed=1), (4, 8, 16, 32, 64)
     figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.2))
     for name, label, colour in (
-        ("em", "Euler-Maruyama", "C1"),
-        ("srk-ld", "SRK-LD", "C0"),
+        ("em", "Euler-Maruyama", "C0"),
+        ("srk-ld", "SRK-LD", "C1"),
     ):
         found = strong_order(
             name, Langevin(target), x0, t1=1.0, num_steps=counts, fine_steps=512, seed=0
@@ -136,11 +136,17 @@ def orders() -> None:
         2.0 * h * (pushed**2 + h**2 / 12.0) / (1.0 - kept**2),
     )
     for variance, label, colour in zip(
-        variances, ("Euler-Maruyama: h", "SRK-LD: h²"), ("C1", "C0"), strict=True
+        variances, ("Euler-Maruyama: h", "SRK-LD: h²"), ("C0", "C1"), strict=True
     ):
         right.loglog(h, np.abs(variance - 1.0), colour, label=label)
-    left.set(title="error of a path", xlabel="step size")
-    right.set(title="error of the law: variance of N(0, 1)", xlabel="step size")
+    left.set(
+        title="error of a path", xlabel="step size", ylabel="root-mean-square error"
+    )
+    right.set(
+        title="error of the law, on N(0, 1)",
+        xlabel="step size",
+        ylabel="|variance - 1|",
+    )
     left.set_xticks([1 / n for n in counts], [f"1/{n}" for n in counts])
     left.minorticks_off()
     for axis in (left, right):

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from torchsrk import Langevin, sample
+from torchsrk.experiments import plots, traces
 from torchsrk.experiments import reference_draws as references
-from torchsrk.experiments import traces
 from torchsrk.experiments.base import Context
 from torchsrk.experiments.config import ConfigError
 from torchsrk.experiments.reference_draws import Reference, reference_draws
@@ -129,6 +129,34 @@ def test_draws_are_chosen_without_replacement_and_afresh():
     first, second = (traces.chosen(pool, 60, seed=1, step=step)[:, 0] for step in (1, 2))
     assert len(first.unique()) == 60
     assert not torch.equal(first, second)
+
+
+def test_known_laws_are_lines_of_their_scheme_on_one_axis_for_all_panels(monkeypatch):
+    """Where they are known: for W2² to the mixture."""
+    settings = replace(TINY, metric="w2", targets=(replace(MIXTURE, step_sizes=(0.5, 1.0)), REGRESSION))
+    levels = {"em": 0.3, "srk-ld": -0.01}
+    results = {
+        unit: {"floor": torch.zeros(6), "ksd_squared_v": 0.0, "ksd_squared_u": 0.0}
+        if isinstance(case, Target)
+        else {"errors": torch.full((4,), levels[case[1]]) + 0.001 * case[3]}
+        for unit, case in traces.plan(settings).items()
+    }
+    conclusion, drawn = traces.conclude(settings, results), []
+    monkeypatch.setattr(plots, "save", lambda figure, _: drawn.append(figure))
+    conclusion.figures["traces"](io.BytesIO())
+    mixture, regression = drawn[0].axes
+    rows = conclusion.tables["plateaus"]
+    for scheme, column in (("em", "em_law"), ("srk-ld", "srk_ld_law")):
+        for rank, row in enumerate(rows[:2]):
+            (line,) = [line for line in mixture.lines if list(line.get_ydata()) == [row[column]] * 2]
+            assert line.get_color() == pytest.approx(plots.lighter(plots.COLOR_OF[scheme], (0.725, 1.0)[rank]))
+    straight = [line for line in regression.lines if len(line.get_ydata()) == 2]
+    assert [list(line.get_ydata()) for line in straight] == [[0.0, 0.0]]  # no law, only the axis
+    assert mixture.get_ylim() == regression.get_ylim()
+    assert mixture.get_ylim()[0] < -0.01
+    assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == [
+        *("Euler-Maruyama", "SRK-LD", "W2² of the exact law")
+    ]
 
 
 def test_a_run_that_breaks_is_infinite_from_there_on():

@@ -304,12 +304,14 @@ def _labels(ticks: Sequence[float]) -> list[str]:
 
 def draw(settings: Settings, rows: list[Row], fitted: list[Row], file: Any) -> None:
     """The panels side by side, with the exact laws of both schemes, and their linear theory."""
-    figure, axes = plots.panels(len(settings.panels), share_y=True)
+    figure, axes = plots.panels(len(settings.panels), height=5.2 if fitted else 4.4, share_y=True)
     wide = student_95(settings.repeats - 1)
+    # Linear theory has a zero, which would stretch the axis.
+    floor = 0.3 * min(row[key] for row in rows for key in ("w2_squared", "law") if 0.0 < row[key] < math.inf)
     for axis, panel in zip(axes, settings.panels, strict=True):
         for scheme in settings.schemes:
             own = [row for row in fitted if (row["against"], row["at"]) == (panel.against, _where(panel))]
-            _draw_scheme(axis, panel, curve(panel, scheme, rows), own, wide)
+            _draw_scheme(axis, panel, curve(panel, scheme, rows), own, wide, floor)
         axis.plot([], [], color="0.4", linestyle=":", label="linear theory, for a Gaussian")
         ticks = panel.step_sizes if panel.against == "step_size" else panel.dims
         axis.set(xscale="log", yscale="log", title=f"mixture, {_where(panel)}")
@@ -318,14 +320,12 @@ def draw(settings: Settings, rows: list[Row], fitted: list[Row], file: Any) -> N
         axis.minorticks_off()
     axes[0].set_ylabel("W2² to the target (bars: 95 %)")
     handles = {text: handle for axis in axes for handle, text in zip(*axis.get_legend_handles_labels(), strict=True)}
-    # Linear theory has a zero, which would stretch the axis.
-    seen = [row[key] for row in rows for key in ("w2_squared", "law") if 0.0 < row[key] < math.inf]
-    axes[0].set_ylim(bottom=0.3 * min(seen))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=1 if len(axes) == 1 else 3)
+    axes[0].set_ylim(bottom=floor)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(axes))
     plots.save(figure, file)
 
 
-def _draw_scheme(axis: Any, panel: Panel, own: list[Row], fitted: list[Row], wide: float) -> None:
+def _draw_scheme(axis: Any, panel: Panel, own: list[Row], fitted: list[Row], wide: float, floor: float) -> None:
     scheme = own[0]["scheme"]
     color, name = plots.COLOR_OF[scheme], plots.LABELS[scheme]
     shown = [row for row in own if math.isfinite(row["w2_squared"])]
@@ -334,6 +334,7 @@ def _draw_scheme(axis: Any, panel: Panel, own: list[Row], fitted: list[Row], wid
         [row[panel.against] for row in shown],
         [row["w2_squared"] for row in shown],
         [wide * row["standard_error"] for row in shown],
+        floor=floor,
         color=color,
         label=f"{name}, particles",
     )

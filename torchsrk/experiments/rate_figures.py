@@ -13,10 +13,7 @@ from .scheme_figures import LABELS
 
 # Table 1's exponents, and that of Cheng's Example in d.
 _GUIDES = {"w2": ((-1.0, "ε⁻¹"), (-2.0 / 3.0, "ε^(-2/3)")), "dim": ((1.0, "d"), (0.5, "d^(1/2)"))}
-_SKY, _BLACK = "#56B4E9", "black"
-_COLORS = dict(
-    zip(("em", "srk-ld", "ozaki", "tamed", "sra1", "shark", "lm"), (*plots.COLORS, _SKY, _BLACK), strict=True)
-)
+_COLORS = dict(zip(("em", "srk-ld", "ozaki", "tamed", "sra1", "shark", "lm"), plots.COLORS, strict=False))
 _MOMENTUM = dict(zip(("cheng", "randomized-midpoint", "baoab", "ubu"), plots.COLORS, strict=False))
 _MARKERS = dict(zip((*_COLORS, *_MOMENTUM), "osD^v<>osD^", strict=True))
 

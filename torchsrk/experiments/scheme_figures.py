@@ -30,21 +30,15 @@ LABELS = {
     "quicsort": "QUICSORT",
     "ghmc": "GHMC",
 }
-_MARKERS = "osD^v<>P*Xhdp8"
 _FLOOR = 1e-4  # errors below are drawn there
 
 
 def _style(scheme: str) -> dict[str, Any]:
-    """A colour and a marker that a scheme has on every panel."""
+    """A colour and a marker that a scheme has on every panel, and no other has."""
     names = [*LABELS, *(name for name in scheme_names() if name not in LABELS)]
-    momentum = has_momentum(scheme_named(scheme))
-    rank = [name for name in names if has_momentum(scheme_named(name)) == momentum].index(scheme)
-    return {
-        "color": f"C{rank}",
-        "marker": _MARKERS[rank % len(_MARKERS)],
-        "linestyle": "--" if momentum else "-",
-        "markerfacecolor": "white" if momentum else f"C{rank}",
-    }
+    look, momentum = plots.combination(names.index(scheme)), has_momentum(scheme_named(scheme))
+    filled = "white" if momentum else look["color"]
+    return {**look, "linestyle": "--" if momentum else "-", "markerfacecolor": filled, "markeredgewidth": 1.0}
 
 
 def label(scheme: str) -> str:
@@ -54,7 +48,7 @@ def label(scheme: str) -> str:
 
 def draw_errors(settings: Any, errors: list[Row], file: Any) -> None:
     """Error of the law at stationarity against what a unit of time costs, a panel for each target."""
-    figure, axes = plots.panels(len(settings.targets), width=5.6, height=4.0)
+    figure, axes = plots.panels(len(settings.targets), width=5.2, height=4.0)
     wide = student_95(BATCHES - 1)
     for axis, target in zip(axes, settings.targets, strict=True):
         for scheme in settings.schemes:
@@ -62,29 +56,29 @@ def draw_errors(settings: Any, errors: list[Row], file: Any) -> None:
             shown = [row for row in own if row["stable"]]
             x = [row["gradients_a_unit"] for row in shown]
             y = [max(row["second_moment"], _FLOOR) for row in shown]
-            axis.plot(x, y, **_style(scheme), markersize=4, linewidth=1.0, alpha=0.85)
+            axis.plot(x, y, **_style(scheme), markersize=5, linewidth=1.0)
         noise = [
             wide * row["noise"] for row in errors if row["target"] == target.kind and row["stable"] and not row["exact"]
         ]
         middle = sorted(noise)[len(noise) // 2] if noise else 0.0
         if middle > _FLOOR and target.kind != "gaussian":
             axis.axhspan(_FLOOR / 2, middle, color="0.92", zorder=0)
-            axis.text(0.02, middle / 1.7, "95 % of the noise", fontsize=7, transform=axis.get_yaxis_transform())
+            axis.text(0.02, middle / 1.7, "95 % of the noise", fontsize=9, transform=axis.get_yaxis_transform())
         if target.kind == "gaussian":
-            axis.text(0.98, 1.3 * _FLOOR, "no error", fontsize=7, ha="right", transform=axis.get_yaxis_transform())
+            axis.text(0.98, 1.3 * _FLOOR, "no error", fontsize=9, ha="right", transform=axis.get_yaxis_transform())
         axis.set(xscale="log", yscale="log", title=_title(target))
         axis.set_ylim(_FLOOR / 1.5, 3.0)
     for axis in axes[-2:]:
-        axis.set_xlabel("gradients in a unit of time (1/m; with momentum 1/√m)")
+        axis.set_xlabel("gradients in a unit of time:\n1/m, or 1/√m with momentum")
     for axis in axes[::2] if len(axes) > 3 else axes[:1]:
-        axis.set_ylabel("worst relative error of a second moment")
+        axis.set_ylabel("worst relative error\nof a second moment")
     _legend(figure, settings.schemes)
     plots.save(figure, file)
 
 
 def draw_gradients(settings: Any, reached: list[Row], file: Any) -> None:
     """Gradients to the tolerance, a panel for each target, sorted."""
-    figure, axes = plots.panels(len(settings.targets), width=5.6, height=3.6)
+    figure, axes = plots.panels(len(settings.targets), width=5.2, height=3.9)
     for axis, target in zip(axes, settings.targets, strict=True):
         own = [row for row in reached if row["target"] == target.kind and not math.isnan(row["gradients"])]
         ranked = sorted(own, key=lambda row: row["gradients"], reverse=True)
@@ -95,12 +89,12 @@ def draw_gradients(settings: Any, reached: list[Row], file: Any) -> None:
             if row["gradients"] < math.inf:
                 axis.plot(row["gradients"], place, **style, markersize=7)
                 axis.annotate(
-                    f"{row['gradients']:g}", (row["gradients"], place), (7, -3), textcoords="offset points", fontsize=7
+                    f"{row['gradients']:g}", (row["gradients"], place), (7, -3), textcoords="offset points", fontsize=9
                 )
             else:
                 words = "not reached" if row["resolved"] else "hidden by noise"
-                axis.text(top, place, words, fontsize=7, va="center", ha="right", color="0.4")
-        axis.set_yticks(range(len(ranked)), labels=[label(row["scheme"]) for row in ranked], fontsize=8)
+                axis.text(top, place, words, fontsize=9, va="center", ha="right", color="0.4")
+        axis.set_yticks(range(len(ranked)), labels=[label(row["scheme"]) for row in ranked], fontsize=9.5)
         axis.set(xscale="log", title=_title(target), ylim=(-0.8, len(ranked) - 0.2))
         axis.set_xlim(0.7 * min(known, default=1.0), 1.3 * top)
         axis.set_xlabel(f"gradients a chain to {goal(target)}")
@@ -114,7 +108,7 @@ def _legend(figure: Any, schemes: tuple[str, ...]) -> None:
     from matplotlib.lines import Line2D
 
     lines = [Line2D([], [], **_style(scheme), markersize=5, label=label(scheme)) for scheme in schemes]
-    figure.legend(handles=lines, loc="outside lower center", ncols=6, fontsize=8, frameon=False)
+    figure.legend(handles=lines, loc="outside lower center", ncols=6, fontsize=10, frameon=False)
 
 
 def goal(target: Target) -> str:

@@ -208,20 +208,19 @@ def _shown(row: Row) -> str:
 
 def draw(settings: Settings, rows: list[Row], file: Any) -> None:
     """The largest stable step beside linear theory, and the error near it."""
-    figure, (left, right) = plots.panels(2)
-    names = [f"{row['target']}\n{row['scheme']}" for row in rows]
+    figure, (left, right) = plots.panels(2, height=4.0, share_y=True)
+    names = [f"{row['target']}\n{plots.LABELS[row['scheme']]}" for row in rows]
     colors = [plots.COLOR_OF[row["scheme"]] for row in rows]
-    left.bar(names, [row["largest_stable"] for row in rows], color=colors, alpha=0.7)
-    for key, mark, label in (("linear_theory", "_", "2/L"), ("linear_theory_far_out", "x", "2/(L far out)")):
-        left.plot(names, [row[key] for row in rows], color="black", marker=mark, linestyle="none", ms=14, label=label)
-    left.set(yscale="log", ylabel="largest stable step size")
-    left.legend()
+    left.barh(names, [row["largest_stable"] for row in rows], color=colors, alpha=0.7)
+    for key, mark, label in (("linear_theory", "|", "2/L"), ("linear_theory_far_out", "x", "2/(L far out)")):
+        left.plot([row[key] for row in rows], names, color="black", marker=mark, linestyle="none", ms=14, label=label)
+    left.set(xscale="log", xlabel="step size", title="largest stable step")
+    left.invert_yaxis()  # the first at the top
+    left.legend(loc="lower right")
     wide = student_95(settings.particles - 1)
     errors = [wide * row["error_near_linear_theory_standard_error"] for row in rows]
-    heights = [abs(row["error_near_linear_theory"]) for row in rows]
-    right.bar(names, heights, yerr=errors, color=colors, alpha=0.7, capsize=3)
-    right.set(yscale="log", ylabel="|relative error of E‖x‖²| (bars: 95 %)")
-    right.set_title(f"at h = {settings.fraction:g}·2/L")
-    for axis in (left, right):
-        axis.tick_params(axis="x", labelsize=8)
+    lengths = [abs(row["error_near_linear_theory"]) for row in rows]
+    right.barh(names, lengths, xerr=errors, color=colors, alpha=0.7, capsize=3)
+    right.set(xscale="log", xlabel="|relative error of E‖x‖²| (bars: 95 %)")
+    right.set_title(f"error at h = {settings.fraction:g}·2/L")
     plots.save(figure, file)

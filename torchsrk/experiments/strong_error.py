@@ -282,25 +282,29 @@ def _pm(value: tuple[float, float]) -> str:
 
 
 def draw_errors(settings: Settings, outcomes: list[Outcome], file: Any) -> None:
-    """A panel for each β; a colour for each dimension."""
-    figure, axes = plots.panels(len(settings.betas), width=6.0, share_y=True)
+    """A panel for each β; a colour for each dimension, or for each scheme if there is one dimension."""
+    one = len(settings.dims) == 1
+    figure, axes = plots.panels(len(settings.betas), width=6.6 if one else 6.0, share_y=True)
     for axis, beta in zip(axes, settings.betas, strict=True):
         own = [outcome for outcome in outcomes if outcome.case.beta == beta]
         for outcome, color in zip(own, cycle(plots.COLORS), strict=False):
             # On a line there are no areas to draw.
             for chain in ("em", "srk-id", "srk-id-drawn") if outcome.case.dim > 1 else ("em", "srk-id"):
-                _draw_curve(axis, settings, outcome, chain, color)
+                scheme = chain.removesuffix("-drawn")
+                _draw_curve(axis, settings, outcome, chain, plots.COLOR_OF[scheme] if one else color)
             _draw_theory(axis, settings, outcome, label="EM, theory" if outcome is own[-1] else None)
-        if len(own) == 1:
-            _draw_curve(axis, settings, own[0], "em-fine", plots.COLORS[1])
+        if one:
+            _draw_curve(axis, settings, own[0], "em-fine", plots.lighter(plots.COLOR_OF["em"], 0.6))
         title = f"non-convex target, β = {beta:g}, γ = {settings.gamma:g}"
         axis.set(yscale="log", xlabel=f"iterations of h = {settings.step_size:g}", title=title)
     axes[0].set_ylabel("mean-square error (bars: 95 %)")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", title="scheme (dimension)")
+    figure.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside right center", title=None if one else "scheme (dimension)"
+    )
     plots.save(figure, file)
 
 
-def _draw_curve(axis: Any, settings: Settings, outcome: Outcome, chain: str, color: str) -> None:
+def _draw_curve(axis: Any, settings: Settings, outcome: Outcome, chain: str, color: Any) -> None:
     shown = _shown(settings.iterations)
     points = [outcome.mse(chain, iteration) for iteration in shown]
     names = {"em": "EM", "srk-id": "SRK-ID", "srk-id-drawn": "SRK-ID, areas drawn"}
@@ -313,7 +317,7 @@ def _draw_curve(axis: Any, settings: Settings, outcome: Outcome, chain: str, col
         color=color,
         linestyle={"em": "-", "srk-id": "--", "srk-id-drawn": "-.", "em-fine": ":"}[chain],
         capsize=2,
-        label=f"{name} ({outcome.case.dim})",
+        label=name if len(settings.dims) == 1 else f"{name} ({outcome.case.dim})",
     )
 
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import cycle, product
-from typing import Annotated, Any, Literal
+from itertools import product
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -18,7 +18,6 @@ from ..metrics.stein import SteinKernel
 from ..potentials import GaussianMixture, LogisticRegression, Potential
 from ..sampling import NonFiniteStateError, sample
 from ..sde import Langevin
-from . import plots
 from .base import Conclusion, Context, Finding, Result, Row, by_name
 from .config import ConfigError, Count, Dimension, Positive, Range, Seed
 from .estimates import Method, corrected_w2_squared, mean_and_error
@@ -26,9 +25,9 @@ from .fits import student_95
 from .laws import invariant_error
 from .reference_draws import Reference, reference_draws
 from .targets import FAR, SEPARATION, mixture, regression
+from .trace_figures import draw_traces
 
-LABELS = {"em": "EM", "srk-ld": "SRK-LD"}
-LINES = {"em": "--", "srk-ld": "-"}
+SCHEMES = ("em", "srk-ld")
 KSD_LIMIT = 0.002  # the paper's, of the squared discrepancy of reference particles
 _CHAIN, _SUBSAMPLE, _EXACT = range(3)  # what seeds are for
 
@@ -115,7 +114,7 @@ def plan(settings: Settings) -> dict[str, Target | Case]:
 
 def _cases(settings: Settings) -> Iterator[Case]:
     for target in settings.targets:
-        yield from product((target,), LABELS, target.step_sizes, range(settings.repeats))
+        yield from product((target,), SCHEMES, target.step_sizes, range(settings.repeats))
 
 
 def _unit(target: Target, scheme: str, h: float, repeat: int) -> str:
@@ -240,7 +239,7 @@ def conclude(settings: Settings, results: Mapping[str, Result]) -> Conclusion:
     references = [_reference_row(settings, target, results) for target in settings.targets]
     return Conclusion(
         tables={"traces": rows, "plateaus": plateaus, "references": references},
-        figures={"traces": partial(draw, settings, rows, references)},
+        figures={"traces": partial(draw_traces, settings, METRICS[settings.metric].label, rows, plateaus, references)},
         findings=findings(settings, plateaus, references),
     )
 
@@ -254,7 +253,7 @@ def trace_rows(settings: Settings, results: Mapping[str, Result]) -> list[Row]:
     rows: list[Row] = []
     method = {"method": settings.method} if settings.metric == "w2" else {}
     for target in settings.targets:
-        for scheme, h in product(LABELS, target.step_sizes):
+        for scheme, h in product(SCHEMES, target.step_sizes):
             runs = _runs(settings, results, target, scheme, h)
             for iteration, values in zip(sorted(settings.iterations), runs.unbind(1), strict=True):
                 where = {"target": target.name, "scheme": scheme, "step_size": h, "iteration": iteration}
@@ -268,7 +267,9 @@ def plateau_rows(settings: Settings, results: Mapping[str, Result]) -> list[Row]
     rows: list[Row] = []
     for target in settings.targets:
         for h in target.step_sizes:
-            em, srk = (_runs(settings, results, target, scheme, h)[:, -settings.plateau :].mean(1) for scheme in LABELS)
+            em, srk = (
+                _runs(settings, results, target, scheme, h)[:, -settings.plateau :].mean(1) for scheme in SCHEMES
+            )
             row: Row = {"target": target.name, "step_size": h}
             for name, values in (("em", em), ("srk_ld", srk), ("difference", em - srk)):
                 row[name], row[f"{name}_standard_error"] = mean_and_error(values)
@@ -280,7 +281,9 @@ def laws_of(settings: Settings, target: Target, h: float) -> Row:
     """W2² of the schemes' exact laws on the mixture; empty where nothing like it is known."""
     known = settings.metric == "w2" and target.kind == "mixture"
     error = partial(invariant_error, separation=SEPARATION, dim=target.dim, step_size=h)
-    return {f"{name}_law": error(scheme) if known else "" for name, scheme in (("em", "em"), ("srk_ld", "srk-ld"))}
+    return {
+        f"{name}_law": error(scheme) if known else "" for name, scheme in zip(("em", "srk_ld"), SCHEMES, strict=True)
+    }
 
 
 def _reference_row(settings: Settings, target: Target, results: Mapping[str, Result]) -> Row:
@@ -323,53 +326,3 @@ def _plateau(row: Row, name: str) -> str:
     law = row[f"{name}_law"]
     exact = f" ({law:.3g} by the exact law)" if law != "" else ""
     return f"{row[name]:.3g} ± {row[f'{name}_standard_error']:.2g}{exact}"
-
-
-def draw(settings: Settings, rows: list[Row], references: list[Row], file: Any) -> None:
-    """A panel for each target: color for step size, line for scheme. The energy's V-statistic is above 0 for
-    draws of the target too.
-
-    Energies have one axis for all panels. W2² has an axis for each: it is linear around 0 as far as the panel's noise
-    goes, which in 20-D is some thirty times as far as in 2-D.
-    """
-    shared = settings.metric == "energy"
-    figure, axes = plots.panels(len(settings.targets), width=4.8, share_y=shared)
-    wide = student_95(settings.repeats - 1)
-    for axis, target, reference in zip(axes, settings.targets, references, strict=True):
-        own = [row for row in rows if row["target"] == target.name]
-        for (h, color), scheme in product(zip(target.step_sizes, cycle(plots.COLORS), strict=False), LABELS):
-            shown = [row for row in own if (row["scheme"], row["step_size"]) == (scheme, h)]
-            axis.errorbar(
-                [row["iteration"] for row in shown if math.isfinite(row["error"])],
-                [row["error"] for row in shown if math.isfinite(row["error"])],
-                yerr=[wide * row["standard_error"] for row in shown if math.isfinite(row["error"])],
-                color=color,
-                linestyle=LINES[scheme],
-                marker="." if scheme == "srk-ld" else "x",
-                markersize=5,
-                capsize=2,
-                linewidth=1.2,
-                label=f"{LABELS[scheme]} ({h:g})",
-            )
-        if settings.metric == "energy":
-            axis.axhline(reference["error_of_draws"], color="0.5", linestyle=":", label="draws of the target")
-            axis.set_yscale("log")
-        else:
-            _show_signed(axis, own, wide)
-        if not shared or axis.get_subplotspec().is_first_col():
-            axis.set_ylabel(f"{METRICS[settings.metric].label} (bars: 95 %)")
-        axis.set(xlabel="iterations", title=target.title)
-        axis.legend(fontsize=8, title="scheme (step size)", title_fontsize=8, loc="upper right")
-    for axis in axes[:1] if shared else axes:
-        axis.set_ylim(top=8 * axis.get_ylim()[1])  # room for the legend
-    plots.save(figure, file)
-
-
-def _show_signed(axis: Any, rows: list[Row], wide: float) -> None:
-    """A logarithmic axis that is linear around 0, for an estimate that is 0 on average when laws are equal."""
-    finite = [row for row in rows if math.isfinite(row["error"])] or [{"error": 0.0, "standard_error": 0.0}]
-    errors = sorted(row["standard_error"] for row in finite)
-    linear = 10.0 ** math.ceil(math.log10(errors[len(errors) // 2] + 1e-12))
-    axis.set_yscale("symlog", linthresh=linear)
-    axis.set_ylim(bottom=1.1 * min(-linear / 2, *(row["error"] - wide * row["standard_error"] for row in finite)))
-    axis.axhline(0.0, color="0.8", linewidth=0.8, zorder=0)

@@ -209,12 +209,12 @@ def _size(row: Row) -> float:
 
 
 def draw_dimensions(rows: list[Row], file: Any) -> None:
-    """|bias| against dimension."""
+    """The bias against dimension."""
     plots.save(_draw(rows, ("mean", "covariance"), "dim", "dimension", "bias"), file)
 
 
 def draw_interpolation(rows: list[Row], file: Any) -> None:
-    """|bias| against α, at whose end the laws are equal."""
+    """The bias against α, at whose end the laws are equal."""
     plots.save(_draw(rows, _INTERPOLATED, "alpha", "α (the laws are equal at 1)", "bias"), file)
 
 
@@ -226,15 +226,21 @@ def draw_spread(rows: list[Row], file: Any) -> None:
 def _draw(rows: list[Row], names: tuple[str, ...], key: str, label: str, quantity: str) -> Any:
     """A panel for each name, darker for more points."""
     figure, axes = plots.panels(2, share_y=True)
+    if quantity == "bias":
+        plots.scale_signed(axes[0], [row["corrected_margin"] for row in rows if row["panel"] in names])
+    else:
+        axes[0].set_yscale("log")
     for axis, name in zip(axes, names, strict=True):
         own = [row for row in rows if row["panel"] == name]
         sizes = sorted({row["points"] for row in own})
         for kind, (rank, points) in product(COLORS, enumerate(sizes, start=1)):
             curve = [row for row in own if row["points"] == points]
             _curve(axis, curve, key, kind, quantity, rank / len(sizes))
-        axis.set(yscale="log", xlabel=label, title=TITLES[name])
+        axis.set(xlabel=label, title=TITLES[name])
         axis.set_xticks(sorted({row[key] for row in own}))
-    axes[0].set_ylabel("|bias of W2²| (bars: 95 %)" if quantity == "bias" else "spread of an estimate")
+        if quantity == "bias":
+            axis.axhline(0.0, color="0.8", linewidth=0.8, zorder=0)
+    axes[0].set_ylabel("bias of W2² (bars: 95 %)" if quantity == "bias" else "spread of an estimate of W2²")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
@@ -242,10 +248,9 @@ def _draw(rows: list[Row], names: tuple[str, ...], key: str, label: str, quantit
 def _curve(axis: Any, rows: list[Row], key: str, kind: str, quantity: str, shade: float) -> None:
     axis.errorbar(
         [row[key] for row in rows],
-        [abs(row[f"{kind}_{quantity}"]) for row in rows],
+        [row[f"{kind}_{quantity}"] for row in rows],
         yerr=[row[f"{kind}_margin"] for row in rows] if quantity == "bias" else None,
-        color=COLORS[kind],
-        alpha=0.2 + 0.8 * shade,
+        color=plots.lighter(COLORS[kind], 0.25 + 0.75 * shade),
         marker="o" if kind == "vanilla" else "s",
         capsize=3,
         label=f"{kind}, {rows[0]['points']} points",

@@ -248,10 +248,10 @@ def draw(settings: Settings, traces: list[Row], reached: list[Row], file: Any) -
     """Errors over time, and the time to an error."""
     figure, (left, right) = plots.panels(2)
     for scheme, (rank, h) in product(SCHEMES, enumerate(sorted(settings.shown), start=1)):
-        _draw_trace(left, traces, scheme, h, 0.2 + 0.8 * (rank / len(settings.shown)))
+        _draw_trace(left, traces, scheme, h, 0.25 + 0.75 * (rank / len(settings.shown)))
     left.set(xscale="log", yscale="log", xlabel="milliseconds", ylabel="W2² to the target")
     left.set_title(f"mixture, d = {settings.dim}, {settings.particles} particles")
-    left.legend(fontsize=8, loc="lower left", title="scheme (step size)", title_fontsize=8)
+    left.legend(loc="lower left", title="scheme (step size)")
     for scheme in SCHEMES:
         own = [row for row in reached if row["scheme"] == scheme and math.isfinite(row["seconds"])]
         times = [1000 * row["seconds"] for row in own]
@@ -259,7 +259,7 @@ def draw(settings: Settings, traces: list[Row], reached: list[Row], file: Any) -
             [row["w2_squared"] for row in own],
             times,
             color=plots.COLOR_OF[scheme],
-            marker="o",
+            marker=plots.MARKER_OF[scheme],
             label=plots.LABELS[scheme],
         )
     right.set(xscale="log", yscale="log", xlabel="W2² to be reached", ylabel="milliseconds to it")
@@ -273,4 +273,5 @@ def draw(settings: Settings, traces: list[Row], reached: list[Row], file: Any) -
 def _draw_trace(axis: Any, traces: list[Row], scheme: str, h: float, shade: float) -> None:
     own = [row for row in traces if (row["scheme"], row["step_size"]) == (scheme, h)]
     times, errors = [1000 * row["seconds"] for row in own], [row["w2_squared"] for row in own]
-    axis.plot(times, errors, color=plots.COLOR_OF[scheme], alpha=shade, label=f"{plots.LABELS[scheme]} ({h:g})")
+    color = plots.lighter(plots.COLOR_OF[scheme], shade)
+    axis.plot(times, errors, color=color, label=f"{plots.LABELS[scheme]} ({h:g})")
