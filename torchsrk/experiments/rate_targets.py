@@ -89,8 +89,8 @@ class RateTarget:
 
 _NORMALS = (("W", 20), ("H", 10), ("Z", 4), ("u", 4))
 _FEW = (("W", 8), ("H", 6), ("Z", 4), ("u", 4))
-_LINES = {False: Fineness(24, 12, 16, _NORMALS), True: Fineness(12, 10, 10, _FEW)}
-_PAIRS = {False: Fineness(12, 10, 8, (("W", 8), ("H", 4))), True: Fineness(6, 6, 3, (("W", 3), ("H", 3)))}
+LINES = {False: Fineness(24, 12, 16, _NORMALS), True: Fineness(12, 10, 10, _FEW)}
+PAIRS = {False: Fineness(12, 10, 8, (("W", 8), ("H", 4))), True: Fineness(6, 6, 3, (("W", 3), ("H", 3)))}
 
 
 @lru_cache
@@ -106,7 +106,7 @@ def target_named(name: str) -> RateTarget:
             lambda blocks, dim: blocks["along"] + (dim - 1) * blocks["across"],
             smallest_dim=1,
             curvature=1.0,
-            fineness=_LINES,
+            fineness=LINES,
         )
     if name == "regression":
         data = LogisticRegression.synthetic(_OBSERVATIONS, 1, seed=0, dtype=torch.float64)
@@ -117,7 +117,7 @@ def target_named(name: str) -> RateTarget:
             lambda blocks, dim: dim * blocks["line"],
             smallest_dim=1,
             curvature=data.smoothness,
-            fineness=_LINES,
+            fineness=LINES,
         )
     return RateTarget(
         "coupled quartic, in pairs of coordinates",
@@ -126,7 +126,7 @@ def target_named(name: str) -> RateTarget:
         smallest_dim=2,
         curvature=1.0,
         largest=(0.2, 0.3),
-        fineness=_PAIRS,
+        fineness=PAIRS,
         resolved={False: 2e-4, True: 3e-3},
     )
 
@@ -147,8 +147,11 @@ def refusal_in_dimensions(scheme: str) -> str:
 
 @lru_cache
 def block_of(target: str, block: str) -> Block:
+    return block_from(target_named(target).potentials[block]())
+
+
+def block_from(potential: Potential) -> Block:
     """With means and deviations by sums on a grid, which are as exact as the floats."""
-    potential = target_named(target).potentials[block]()
     dim = potential.dim or 1
     mean, deviation = torch.zeros(dim, dtype=torch.float64), torch.ones(dim, dtype=torch.float64)
     for _ in range(12):  # a grid about the last mean, as wide as the last deviations say
@@ -163,13 +166,19 @@ def block_of(target: str, block: str) -> Block:
 
 
 def law_on(target: str, block: str, name: str, h: float, shift: float) -> tuple[Chain, Transport]:
-    """The moments of a scheme's chain on a block, and what measures their W2."""
-    scheme, found = integrator_named(name), block_of(target, block)
-    whole = target_named(target)
+    """The moments of a scheme's chain on a block, so many deviations off in every direction, and what measures W2."""
+    scheme, found, whole = integrator_named(name), block_of(target, block), target_named(target)
     fineness = whole.fineness[has_momentum(scheme)]
-    transport = Transport(found, fineness)
-    sde = sde_on(scheme, found.potential, whole.curvature)
-    return chain(found, sde, scheme, step_size=h, shift=shift, fineness=fineness, transport=transport), transport
+    start = (found.mean + shift * found.deviation, found.deviation)
+    return law_from(found, scheme, h, start=start, curvature=whole.curvature, fineness=fineness)
+
+
+def law_from(
+    block: Block, scheme: Integrator, h: float, *, start: tuple[Tensor, Tensor], curvature: float, fineness: Fineness
+) -> tuple[Chain, Transport]:
+    """The same from normals of any mean and deviations."""
+    transport, sde = Transport(block, fineness), sde_on(scheme, block.potential, curvature)
+    return chain(block, sde, scheme, step_size=h, start=start, fineness=fineness, transport=transport), transport
 
 
 def sde_on(scheme: Integrator, potential: Potential, curvature: float) -> Langevin | UnderdampedLangevin:
