@@ -45,6 +45,32 @@ def test_exponents_are_one_over_the_order(conclusion, target, scheme, order):
         assert row["table_1"] == pytest.approx(1.0 if scheme == "em" else 2 / 3)
 
 
+def test_exponents_of_what_is_not_made_of_blocks():
+    """The tamed scheme as others of order 2; the midpoint's shared time makes its law no Gaussian, and its error d·h³;
+    Euler-Maruyama and SRK-ID both take ε⁻¹ on the non-convex target."""
+    settings = Settings(
+        step_sizes=12,
+        decades=1.0,
+        targets=("gaussian", "non-convex"),
+        schemes=("tamed", "randomized-midpoint", "em", "srk-id"),
+    )
+    found = conclude(settings, {unit: measure(settings, case, CONTEXT) for unit, case in plan(settings).items()})
+    assert all(finding.holds for finding in found.findings), found.findings
+    assert {(row["target"], row["scheme"]) for row in found.tables["exponents"]} == {
+        ("gaussian", "tamed"),
+        ("gaussian", "randomized-midpoint"),
+        ("non-convex", "em"),
+        ("non-convex", "srk-id"),
+    }
+    assert _row(found, "gaussian", "tamed")["exponent_in_dim"] == pytest.approx(0.25, abs=0.08)
+    assert _row(found, "gaussian", "randomized-midpoint")["exponent_in_dim"] == pytest.approx(1 / 3, abs=0.08)
+    for scheme, bound in (("em", 2.0), ("srk-id", 1.0)):
+        row = _row(found, "non-convex", scheme)
+        assert row["exponent"] == pytest.approx(1.0, abs=0.1)
+        assert row["table_1"] == bound
+        assert math.isnan(row["exponent_in_dim"])
+
+
 def test_leimkuhler_matthews_is_exact_across_the_mixture(conclusion):
     """So that coordinates beyond the first cost nothing but the logarithm."""
     assert -0.1 < _row(conclusion, "mixture", "lm")["exponent_in_dim"] < 0.0
