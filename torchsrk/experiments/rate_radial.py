@@ -148,7 +148,7 @@ def _chi_squared(count: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _tamed(size: np.ndarray, limit: float) -> np.ndarray:
     """What is left of terms of this root mean square."""
-    return np.asarray(tame(torch.from_numpy(size).unsqueeze(-1), torch.tensor(limit, dtype=torch.float64))[:, 0])
+    return np.asarray(tame(torch.from_numpy(size).unsqueeze(-1), limit)[:, 0])
 
 
 def _noise(h: float, dim: int) -> tuple[np.ndarray, np.ndarray]:
