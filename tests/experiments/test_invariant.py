@@ -5,8 +5,12 @@ import math
 import pytest
 import torch
 
-from torchsrk.experiments.transfer import LineNonConvex, invariant_masses, invariant_w2
+from torchsrk.experiments.base import Context
+from torchsrk.experiments.config import ConfigError
+from torchsrk.experiments.invariant import Settings, conclude, measure, plan
+from torchsrk.experiments.transfer import LineNonConvex, invariant_masses, invariant_w2, line_w2
 from torchsrk.integrators import SRKID, EulerMaruyama
+from torchsrk.potentials import NonConvex
 
 TARGET = LineNonConvex(beta=0.33, gamma=0.5)
 
@@ -49,3 +53,43 @@ def test_both_schemes_are_of_order_one_and_near_each_other():
 def test_a_step_that_keeps_no_law_is_refused():
     with pytest.raises(ArithmeticError, match="take a smaller one"):
         invariant_masses(TARGET, EulerMaruyama(), step_size=4.5, fineness=0.2)
+
+
+def test_law_from_a_point_after_steps():
+    """Its mean is 3(1 - h/2)ⁿ, which is W2 or less away from the target's 0; in the end it is the law that is kept."""
+    h = 0.4
+    found = line_w2(TARGET, EulerMaruyama(), step_size=h, start=3.0, steps=40)
+    means = 3.0 * (1 - h / 2) ** torch.arange(1, 41, dtype=torch.float64)
+    assert bool((found >= means).all())
+    assert float(found[-1]) == pytest.approx(invariant_w2(TARGET, EulerMaruyama(), step_size=h, fineness=0.5), rel=1e-3)
+
+
+def test_particles_in_more_dimensions():
+    settings = Settings(
+        step_sizes=(0.2, 0.4, 0.8),
+        checked=(0.8,),
+        particles=2000,
+        repeats=3,
+        fineness=0.25,
+        dims=(2, 3),
+        dims_particles=400,
+        dims_repeats=6,
+    )
+    context = Context(seed=0, device=torch.device("cpu"), dtype=torch.float64, compile=False, progress=False)
+    cases = plan(settings)
+    assert sum(case.dim > 1 for case in cases.values()) == 4
+    results = {unit: measure(settings, case, context) for unit, case in cases.items()}
+    conclusion = conclude(settings, results)
+    for row in conclusion.tables["dimensions"]:
+        assert row["w2_squared"] > row["half_width"]
+        # Where β does not count, E‖x‖² = (1 - h/2)²E‖x‖² + hdE‖x‖ scales Euler-Maruyama's law by 1/(1 - h/4).
+        scaled = 0.25**2 * NonConvex(beta=0.33, gamma=0.5, dim=row["dim"]).second_moment()
+        assert 0.4 < row["w2_squared"] / scaled < 2.0
+    assert [finding.holds for finding in conclusion.findings[-2:]] == [True, True]
+    none = {unit: {**result, "estimates": torch.tensor([-1.0, 1.0, 0.0])} for unit, result in results.items()}
+    assert not any(finding.holds for finding in conclude(settings, none).findings[-2:])
+
+
+def test_dimensions_that_the_theorem_does_not_cover_are_refused():
+    with pytest.raises(ConfigError, match="dims: take fewer than 6"):
+        Settings(step_sizes=(0.2,), checked=(), particles=10, repeats=3, dims=(6,))

@@ -45,6 +45,34 @@ def test_exponents_are_one_over_the_order(conclusion, target, scheme, order):
         assert row["table_1"] == pytest.approx(1.0 if scheme == "em" else 2 / 3)
 
 
+def _concluded(settings):
+    return conclude(settings, {unit: measure(settings, case, CONTEXT) for unit, case in plan(settings).items()})
+
+
+def test_exponents_of_schemes_that_tie_coordinates():
+    """The tamed scheme as others of order 2; the midpoint's shared time makes its error d·h³."""
+    found = _concluded(Settings(step_sizes=25, targets=("gaussian",), schemes=("em", "tamed", "randomized-midpoint")))
+    assert all(finding.holds for finding in found.findings), found.findings
+    assert [row["scheme"] for row in found.tables["exponents"]] == ["tamed", "randomized-midpoint"]
+    for scheme, in_dim, in_error in (("tamed", 1 / 4, 1 / 2), ("randomized-midpoint", 1 / 3, 1 / 3)):
+        row = _row(found, "gaussian", scheme)
+        assert row["exponent_in_dim"] == pytest.approx(in_dim, abs=0.06)
+        assert row["exponent_in_dim_margin"] <= 0.05
+        assert row["exponent"] == pytest.approx(in_error, abs=0.08)
+    assert "refused" not in found.tables
+
+
+def test_exponents_on_the_non_convex_target():
+    """Euler-Maruyama and SRK-ID both take 1/ε, where bounds say ε⁻² and 1/ε."""
+    found = _concluded(Settings(step_sizes=9, decades=0.8, targets=("non-convex",), schemes=("em", "srk-ld", "srk-id")))
+    assert [row["scheme"] for row in found.tables["exponents"]] == ["em", "srk-id"]
+    for scheme, bound in (("em", 2.0), ("srk-id", 1.0)):
+        row = _row(found, "non-convex", scheme)
+        assert row["exponent"] == pytest.approx(1.0, abs=0.2)
+        assert row["table_1"] == bound
+        assert math.isnan(row["exponent_in_dim"])
+
+
 def test_leimkuhler_matthews_is_exact_across_the_mixture(conclusion):
     """So that coordinates beyond the first cost nothing but the logarithm."""
     assert -0.1 < _row(conclusion, "mixture", "lm")["exponent_in_dim"] < 0.0

@@ -19,6 +19,7 @@ from torchsrk.sde import Langevin, UnderdampedLangevin
 FINE = Fineness(24, 12, 16, (("W", 20), ("H", 10)))
 PLANE = Fineness(8, 6, 6, (("W", 8), ("H", 6), ("Z", 4), ("u", 6)))
 NORMAL = Block(Quadratic(torch.zeros(1).double(), torch.ones(1).double()), mean=[0.0], deviation=[1.0])
+TWO_OFF = (2.0 * torch.ones(1).double(), torch.ones(1).double())
 
 
 def test_polynomials_are_orthonormal():
@@ -63,7 +64,7 @@ def test_mixture_as_by_quadrature(scheme, h):
         Langevin(potential),
         integrator_named(scheme),
         step_size=h,
-        shift=2.0,
+        start=(block.mean + 2.0 * block.deviation, block.deviation),
         fineness=FINE,
         transport=transport,
     )
@@ -84,7 +85,7 @@ def test_second_moments_on_a_normal_are_those_of_the_linear_chain(name):
     potential = NORMAL.potential
     sde = UnderdampedLangevin(potential, friction=2.0) if underdamped else Langevin(potential)
     transport = Transport(NORMAL, PLANE)
-    own = chain(NORMAL, sde, scheme, step_size=0.4, shift=2.0, fineness=PLANE, transport=transport)
+    own = chain(NORMAL, sde, scheme, step_size=0.4, start=TWO_OFF, fineness=PLANE, transport=transport)
     found = probe(sde, scheme, step_size=0.4, modes=1)
     assert found is not None
     second = float(found.stationary())
@@ -98,7 +99,15 @@ def test_a_law_in_the_plane_as_particles_show_it():
     fineness = Fineness(12, 8, 8, (("W", 8),))
     transport = Transport(block, fineness)
     sde, scheme = Langevin(block.potential), integrator_named("em")
-    own = chain(block, sde, scheme, step_size=h, shift=0.0, fineness=fineness, transport=transport)
+    own = chain(
+        block,
+        sde,
+        scheme,
+        step_size=h,
+        start=(block.mean, block.deviation),
+        fineness=fineness,
+        transport=transport,
+    )
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(40_000, 2, dtype=torch.float64, generator=generator) * block.deviation
     for _ in range(50):

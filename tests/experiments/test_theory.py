@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,19 +10,14 @@ import torch
 
 from torchsrk.brownian.noise import derive_seed
 from torchsrk.cli import main
+from torchsrk.experiments import theory_laws
 from torchsrk.experiments.base import Context
-from torchsrk.experiments.theory import (
-    Settings,
-    bounds_of,
-    conclude,
-    law,
-    measure,
-    needed_steps,
-    plan,
-    radius_of,
-    smoothness_of,
-    start_of,
-)
+from torchsrk.experiments.rate_targets import LINES, PAIRS, block_from, block_of, law_from
+from torchsrk.experiments.spectral import Fineness, Transport
+from torchsrk.experiments.theory import Settings, conclude, measure, plan
+from torchsrk.experiments.theory_laws import law_of, needed_steps, told_steps
+from torchsrk.experiments.theory_targets import bounds_of, minimiser_of, radius_of, smoothness_of, start_of
+from torchsrk.integrators import EulerMaruyama
 from torchsrk.metrics import wasserstein2_squared
 from torchsrk.potentials import GaussianMixture, LogisticRegression, NonConvex
 from torchsrk.sampling import sample
@@ -33,7 +29,14 @@ CONTEXT = Context(seed=0, device=torch.device("cpu"), dtype=torch.float64, compi
 
 @pytest.fixture(scope="module")
 def results():
-    return {target: measure(SETTINGS, target, CONTEXT) for target in plan(SETTINGS)}
+    """With a coarse law of the regression under schemes with momentum, whose fine one takes minutes."""
+    coarse = Fineness(2, 2, 2, (("W", 3), ("H", 2), ("Z", 2), ("u", 2)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(theory_laws, "_NEARLY_NORMAL", coarse)
+        theory_laws.law_of.cache_clear()
+        found = {target: measure(SETTINGS, target, CONTEXT) for target in plan(SETTINGS)}
+    theory_laws.law_of.cache_clear()
+    return found
 
 
 def test_plans_are_longer_than_needed_and_bounds_hold(results):
@@ -42,11 +45,13 @@ def test_plans_are_longer_than_needed_and_bounds_hold(results):
     rows = conclusion.tables["plans"]
     assert {row["target"] for row in rows} == set(SETTINGS.targets)
     assert all(row["gradients"] >= row["needed_gradients"] for row in rows if row["needed_gradients"] != "")
-    assert sum(row["times_too_many"] != "" for row in rows) == 2 * (9 + 5)
+    assert sum(row["times_too_many"] != "" for row in rows) == 2 * (9 + 9 + 9 + 2)
 
 
 def test_a_bound_below_the_law_is_reported(results):
-    broken = {**results, "gaussian": {**results["gaussian"], "ratios": 0.9 * torch.ones(9, 2)}}
+    checks = results["gaussian"]["checks"].clone()
+    checks[4, 1, 1] = 0.9
+    broken = {**results, "gaussian": {**results["gaussian"], "checks": checks}}
     finding = conclude(SETTINGS, broken).findings[0]
     assert not finding.holds
     assert "0.9 times" in finding.text
@@ -59,10 +64,79 @@ def test_a_constant_that_is_contradicted_is_reported(results):
         assert [finding.holds for finding in found].count(False) == 1
 
 
-def test_needed_steps_are_those_of_the_law():
-    steps, h = needed_steps(SETTINGS, "gaussian", "em")[0].tolist()
-    errors = law(SETTINGS, "gaussian", "em", h, 500)
-    assert float(errors[int(steps) - 1 :].max()) <= 1.0 < float(errors[int(steps) - 2])
+def test_checks_say_where_they_were_made(results):
+    rows = conclude(SETTINGS, results).tables["checks"]
+    assert len(rows) == 2 * (9 + 9 + 9 + 2)
+    limits = {
+        (target, bound.name): bound.largest_step for target in SETTINGS.targets for bound in bounds_of(SETTINGS, target)
+    }
+    for row in rows:
+        largest = limits[row["target"], row["bound"]]
+        assert row["step_size"] == pytest.approx(row["share_of_largest_step"] * largest)
+        assert row["settled_after_steps"] * row["step_size"] > 2.0
+    halved = [row for row in rows if row["share_of_largest_step"] not in (1.0, 0.1)]
+    assert {row["target"] for row in halved} <= {"regression"}
+
+
+@pytest.mark.parametrize("target", ["gaussian", "mixture", "regression", "non-convex"])
+def test_needed_steps_are_those_of_the_law(target):
+    steps, h = needed_steps(SETTINGS, target, "em")[0].tolist()
+    errors = law_of(SETTINGS, target, "em", h).after(range(1, 201))
+    assert float(errors[int(steps) - 1 :].max()) <= 1.0
+    assert steps == 1 or float(errors[int(steps) - 2]) > 1.0
+
+
+def test_told_steps():
+    assert told_steps(5) == [1, 2, 3, 4, 5]
+    long = told_steps(100_000)
+    assert long[:300] == list(range(1, 301))
+    assert long[-1] == 100_000
+    assert len(long) < 400
+    assert max(b / a for a, b in pairwise(long[300:])) < 1.2
+
+
+def test_moments_of_the_mixture_say_what_quadrature_says():
+    """Of Euler-Maruyama along a, from a start that is no Gaussian of the target's: W2 is never told too large."""
+    start = (torch.full((1,), SETTINGS.shift).double(), torch.ones(1).double())
+    steps = [1, 4, 16, 40]
+    chain_, transport = law_from(
+        block_of("mixture", "along"), EulerMaruyama(), 0.2, start=start, curvature=1.0, fineness=LINES[False]
+    )
+    told = transport.at_least(chain_.moments_at(steps)).sqrt()
+    line = Settings(errors=(1.0,), dim=1)
+    exact = law_of(line, "mixture", "em", 0.2).after(steps)
+    assert torch.allclose(told, exact, rtol=5e-3)
+    assert torch.allclose(chain_.moments_at(steps), chain_.moments(40)[torch.tensor(steps) - 1], atol=1e-9)
+
+
+def test_normals_of_the_same_moments_are_no_farther():
+    """In the plane: a shift and a covariance whose root is not that of its entries."""
+    block = block_of("quartic", "pair")
+    transport = Transport(block, LINES[True])
+    x = transport.basis.nodes
+    weights = transport.basis.weights
+    turn = torch.tensor([[0.9, 0.3], [-0.2, 1.1]], dtype=torch.float64)
+    moved = x @ turn.T + 0.3
+    moments = (weights @ transport.basis.raw(moved) @ transport.basis.inverse).unsqueeze(0)
+    own = torch.diag(block.deviation.square())
+    other = turn @ own @ turn.T
+    values, vectors = torch.linalg.eigh(own.sqrt() @ other @ own.sqrt())
+    root = vectors @ values.sqrt().diag() @ vectors.T
+    expected = float(2 * 0.3**2 + (own + other - 2 * root).trace())
+    assert float(transport.of_normals(moments)) == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_regressions_law_is_that_of_particles():
+    """Euler-Maruyama after three steps and at rest, whose errors are about 0.01: W2 of normals of their moments."""
+    potential, centre = TARGETS["regression"], minimiser_of(SETTINGS)
+    assert torch.allclose(centre, minimiser(potential)[0], atol=1e-6)
+    x0 = (centre + SETTINGS.shift / math.sqrt(2.0)).repeat(100_000, 1)
+    transport = Transport(block_from(potential), PAIRS[False])
+    told = law_of(Settings(errors=(1.0,)), "regression", "em", 3.0).after([3, 30])
+    for steps, own in zip((3, 30), told.tolist(), strict=True):
+        final = sample(Langevin(potential), x0, integrator="em", step_size=3.0, num_steps=steps, seed=1).final
+        moments = (transport.basis.raw(final) @ transport.basis.inverse).mean(0, keepdim=True)
+        assert math.sqrt(float(transport.of_normals(moments))) == pytest.approx(own, abs=0.04)
 
 
 TARGETS = {

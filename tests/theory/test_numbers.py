@@ -89,6 +89,9 @@ def test_diffusion_constants():
     assert ito.constant_d3(PLAIN, 1.0, 1.0) == near(d3)
     d4 = 4 / 3 * 0.25 * 0.25 * 4 + 1 / 3 * 4 * 4 * 4 + 4 * 243 * 15625 * 4 * math.sqrt(2) * 2
     assert ito.constant_d4(PLAIN, 1.0, 1.0) == near(d4)
+    assert ito.constant_e0(PLAIN, 1.0) == near(d0)
+    assert ito.constant_e1(PLAIN, 1.0) == near(4.25 * d0)
+    assert ito.constant_e2(PLAIN, 1.0) == near(d0 / 8)
     em = ito.em_deviation(PLAIN, 1.0)
     assert (em.mean_square, em.mean) == (near(4.25 * d0), near(d0 / 8))
     assert ito.em_second_moment(PLAIN, radius=2.0) == near(9.0)

@@ -8,14 +8,15 @@ from typing import Any
 
 from . import plots
 from .base import Row
-from .rate_targets import TABLE, target_named
+from .rate_targets import TABLE, TABLE_ITO, target_named
 from .scheme_figures import LABELS
 
 # Table 1's exponents, and that of Cheng's Example in d.
 _GUIDES = {"w2": ((-1.0, "ε⁻¹"), (-2.0 / 3.0, "ε^(-2/3)")), "dim": ((1.0, "d"), (0.5, "d^(1/2)"))}
 _COLORS = dict(zip(("em", "srk-ld", "ozaki", "tamed", "sra1", "shark", "lm"), plots.COLORS, strict=False))
+_COLORS["srk-id"] = plots.COLOR_OF["srk-id"]
 _MOMENTUM = dict(zip(("cheng", "randomized-midpoint", "baoab", "ubu"), plots.COLORS, strict=False))
-_MARKERS = dict(zip((*_COLORS, *_MOMENTUM), "osD^v<>osD^", strict=True))
+_MARKERS = dict(zip((*_COLORS, *_MOMENTUM), "osD^v<>Posd^", strict=True))
 
 
 def draw_errors(targets: Sequence[str], rows: Sequence[Row], exponents: Sequence[Row], file: Any) -> None:
@@ -31,7 +32,10 @@ def draw_dimensions(targets: Sequence[str], rows: Sequence[Row], exponents: Sequ
 def _draw(
     targets: Sequence[str], rows: Sequence[Row], exponents: Sequence[Row], against: str, exponent: str, file: Any
 ) -> None:
-    figure, axes = plots.panels(len(targets), width=5.4, height=6.0, share_y=True)
+    targets = [name for name in targets if any(r["target"] == name and math.isfinite(r[exponent]) for r in exponents)]
+    if not targets:
+        return _empty(file)
+    figure, axes = plots.panels(len(targets), width=4.6, height=6.2, columns=min(2, len(targets)), share_y=True)
     seen: list[tuple[float, float]] = []
     for axis, target in zip(axes, targets, strict=True):
         for fitted in (row for row in exponents if row["target"] == target and math.isfinite(row[exponent])):
@@ -40,7 +44,7 @@ def _draw(
             seen += _draw_scheme(axis, own, fitted, against, exponent)
         axis.set(xscale="log", yscale="log", title=target_named(target).title)
         axis.set_xlabel("ε: W2 to be reached" if against == "w2" else "dimension d")
-        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, fontsize=9)
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), fontsize=10)
     if seen:
         x, y = zip(*seen, strict=True)
         for axis in axes:
@@ -49,6 +53,13 @@ def _draw(
             _guides(axis, _GUIDES[against], (limits[0][1], limits[1][0]) if against == "w2" else (min(x), 1.0))
     told = "gradients/log(W2 of the start/ε)"
     axes[0].set_ylabel(told if against == "w2" else f"{told}, at the least d: 1")
+    plots.save(figure, file)
+
+
+def _empty(file: Any) -> None:
+    """Where no exponent was found."""
+    figure, axes = plots.panels(1)
+    axes[0].set_title("no step size is the best for enough ε")
     plots.save(figure, file)
 
 
@@ -65,8 +76,8 @@ def _draw_scheme(axis: Any, own: Sequence[Row], fitted: Row, against: str, expon
         markersize=4,
         linestyle="--" if scheme in _MOMENTUM else "-",
         markerfacecolor="white" if scheme in _MOMENTUM else color,
-        linewidth=1.9 if scheme in TABLE else 0.8,
-        label=f"{LABELS[scheme]}: {power}({fitted[exponent]:.2f} ± {fitted[f'{exponent}_margin']:.2f})",
+        linewidth=1.9 if scheme in TABLE or scheme in TABLE_ITO else 0.8,
+        label=f"{LABELS[scheme]}: {power}({fitted[exponent]:.3f} ± {fitted[f'{exponent}_margin']:.3f})",
     )
     return points
 

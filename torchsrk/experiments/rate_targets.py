@@ -7,7 +7,7 @@ distances add up.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
@@ -17,11 +17,13 @@ from torch import Tensor
 from ..integrators import Integrator, integrator_named
 from ..potentials import GaussianMixture, LogisticRegression, Potential
 from ..sde import Langevin, UnderdampedLangevin
-from ..theory import underdamped
+from ..theory import non_convex_constants, underdamped
+from .rate_radial import radial_traces
 from .scheme_moments import has_momentum
 from .scheme_targets import Quadratic
 from .spectral import Block, Chain, Fineness, Transport, chain
 from .targets import SEPARATION
+from .transfer import LineNonConvex, invariant_w2, line_w2
 
 # The paper's exponents, of gradients in 1/ε and in d, up to logarithms: of its Table 1 and of the Examples before it,
 # which have none in d for the midpoint.
@@ -33,7 +35,9 @@ TABLE = {
     "cheng": (1.0, 0.5),
     "randomized-midpoint": (2.0 / 3.0, math.nan),
 }
-SCHEMES = (*TABLE, "sra1", "shark", "lm", "baoab", "ubu")
+# Of Euler-Maruyama and SRK-ID on uniformly dissipative diffusions.
+TABLE_ITO = {"em": (2.0, 1.0), "srk-id": (1.0, math.nan)}
+SCHEMES = (*TABLE, "sra1", "shark", "lm", "baoab", "ubu", "srk-id")
 # Those whose steps tie coordinates together that the target does not.
 _TIES = {
     "tamed": "its taming looks at all coordinates",
@@ -44,6 +48,8 @@ _UNRESOLVED = dict.fromkeys(("randomized-midpoint", "baoab", "ubu"), _TOO_SMALL)
 _REACH = 9.0  # of the grid for means and deviations, in deviations
 _SETTLED = 1e-3  # of what is left of the start at the end, over the law's own error
 _LONGEST = 10**6  # steps
+_LATE = 30.0  # a time after which e^-15 and less is left of the start on N(0, I), with momentum e^-8
+_NOT_LEFT = 0.05  # of the start on the non-convex target, over the law's own error
 
 
 class CoupledQuartic(Potential):
@@ -89,8 +95,8 @@ class RateTarget:
 
 _NORMALS = (("W", 20), ("H", 10), ("Z", 4), ("u", 4))
 _FEW = (("W", 8), ("H", 6), ("Z", 4), ("u", 4))
-_LINES = {False: Fineness(24, 12, 16, _NORMALS), True: Fineness(12, 10, 10, _FEW)}
-_PAIRS = {False: Fineness(12, 10, 8, (("W", 8), ("H", 4))), True: Fineness(6, 6, 3, (("W", 3), ("H", 3)))}
+LINES = {False: Fineness(24, 12, 16, _NORMALS), True: Fineness(12, 10, 10, _FEW)}
+PAIRS = {False: Fineness(12, 10, 8, (("W", 8), ("H", 4))), True: Fineness(6, 6, 3, (("W", 3), ("H", 3)))}
 
 
 @lru_cache
@@ -106,7 +112,7 @@ def target_named(name: str) -> RateTarget:
             lambda blocks, dim: blocks["along"] + (dim - 1) * blocks["across"],
             smallest_dim=1,
             curvature=1.0,
-            fineness=_LINES,
+            fineness=LINES,
         )
     if name == "regression":
         data = LogisticRegression.synthetic(_OBSERVATIONS, 1, seed=0, dtype=torch.float64)
@@ -117,7 +123,25 @@ def target_named(name: str) -> RateTarget:
             lambda blocks, dim: dim * blocks["line"],
             smallest_dim=1,
             curvature=data.smoothness,
-            fineness=_LINES,
+            fineness=LINES,
+        )
+    if name == "gaussian":
+        return RateTarget(
+            "N(0, I), from its mode",
+            {},
+            lambda wholes, dim: wholes[f"d{dim}"],
+            smallest_dim=2,
+            curvature=1.0,
+            resolved={False: 1e-7, True: 1e-7},
+        )
+    if name == "non-convex":
+        return RateTarget(
+            f"non-convex, β = {_BETA}, γ = {_GAMMA}, d = 1",
+            {},
+            lambda wholes, dim: wholes["line"],
+            smallest_dim=1,
+            curvature=1.0,
+            largest=(0.8, 0.8),
         )
     return RateTarget(
         "coupled quartic, in pairs of coordinates",
@@ -126,13 +150,27 @@ def target_named(name: str) -> RateTarget:
         smallest_dim=2,
         curvature=1.0,
         largest=(0.2, 0.3),
-        fineness=_PAIRS,
+        fineness=PAIRS,
         resolved={False: 2e-4, True: 3e-3},
     )
 
 
 _OBSERVATIONS, _COUPLING = 50, 0.1
+_BETA, _GAMMA = 0.33, 0.5
 TARGETS = ("mixture", "regression", "quartic")
+WHOLES = ("gaussian", "non-convex")  # which are not made of blocks
+
+
+def applies(target: str, scheme: str) -> bool:
+    """Whether a scheme is measured on a target: on the isotropic Gaussian those that tie coordinates together, on the
+    non-convex target those for Itô diffusions."""
+    own = {"gaussian": tuple(_TIES), "non-convex": tuple(TABLE_ITO)}.get(target)
+    return scheme in own if own else scheme != "srk-id"
+
+
+def table_of(target: str, scheme: str) -> tuple[float, float]:
+    """The paper's exponents in 1/ε and in d, nan where it has none."""
+    return (TABLE_ITO if target == "non-convex" else TABLE).get(scheme, (math.nan, math.nan))
 
 
 def refusal(target: str, scheme: str) -> str:
@@ -140,15 +178,18 @@ def refusal(target: str, scheme: str) -> str:
     return _UNRESOLVED.get(scheme, "") if target == "quartic" else ""
 
 
-def refusal_in_dimensions(scheme: str) -> str:
-    """Why the law in many dimensions is not that of the blocks; empty where it is."""
-    return _TIES.get(scheme, "")
+def refusal_in_dimensions(target: str, scheme: str) -> str:
+    """Why the law in many dimensions is not that of the blocks; empty where it is, and where blocks are not needed."""
+    return _TIES.get(scheme, "") if target in TARGETS else ""
 
 
 @lru_cache
 def block_of(target: str, block: str) -> Block:
+    return block_from(target_named(target).potentials[block]())
+
+
+def block_from(potential: Potential) -> Block:
     """With means and deviations by sums on a grid, which are as exact as the floats."""
-    potential = target_named(target).potentials[block]()
     dim = potential.dim or 1
     mean, deviation = torch.zeros(dim, dtype=torch.float64), torch.ones(dim, dtype=torch.float64)
     for _ in range(12):  # a grid about the last mean, as wide as the last deviations say
@@ -163,13 +204,19 @@ def block_of(target: str, block: str) -> Block:
 
 
 def law_on(target: str, block: str, name: str, h: float, shift: float) -> tuple[Chain, Transport]:
-    """The moments of a scheme's chain on a block, and what measures their W2."""
-    scheme, found = integrator_named(name), block_of(target, block)
-    whole = target_named(target)
+    """The moments of a scheme's chain on a block, so many deviations off in every direction, and what measures W2."""
+    scheme, found, whole = integrator_named(name), block_of(target, block), target_named(target)
     fineness = whole.fineness[has_momentum(scheme)]
-    transport = Transport(found, fineness)
-    sde = sde_on(scheme, found.potential, whole.curvature)
-    return chain(found, sde, scheme, step_size=h, shift=shift, fineness=fineness, transport=transport), transport
+    start = (found.mean + shift * found.deviation, found.deviation)
+    return law_from(found, scheme, h, start=start, curvature=whole.curvature, fineness=fineness)
+
+
+def law_from(
+    block: Block, scheme: Integrator, h: float, *, start: tuple[Tensor, Tensor], curvature: float, fineness: Fineness
+) -> tuple[Chain, Transport]:
+    """The same from normals of any mean and deviations."""
+    transport, sde = Transport(block, fineness), sde_on(scheme, block.potential, curvature)
+    return chain(block, sde, scheme, step_size=h, start=start, fineness=fineness, transport=transport), transport
 
 
 def sde_on(scheme: Integrator, potential: Potential, curvature: float) -> Langevin | UnderdampedLangevin:
@@ -179,8 +226,16 @@ def sde_on(scheme: Integrator, potential: Potential, curvature: float) -> Langev
     return Langevin(potential)
 
 
-def traces(target: str, name: str, h: float, shift: float) -> tuple[dict[str, Tensor], dict[str, float]]:
-    """Of every block W2² after every step, until what is left of the start does not count, and W2² of the law kept."""
+Traces = tuple[dict[str, Tensor], dict[str, float]]
+
+
+def traces(target: str, name: str, h: float, shift: float, dims: Sequence[int] = ()) -> Traces:
+    """W2² after every step, until what is left of the start does not count, and of the law kept: of every block, or of
+    the whole in every dimension."""
+    if target == "gaussian":
+        return _radial(name, h, (target_named(target).smallest_dim, *dims))
+    if target == "non-convex":
+        return _on_the_line(name, h, shift)
     laws = {block: law_on(target, block, name, h, shift) for block in target_named(target).potentials}
     kept = {block: float(transport.squared(own.stationary())) for block, (own, transport) in laws.items()}
     least = math.sqrt(sum(kept.values()))
@@ -191,3 +246,20 @@ def traces(target: str, name: str, h: float, shift: float) -> tuple[dict[str, Te
     if steps > _LONGEST:
         raise ArithmeticError(f"{name} on {target} at step size {h:g} would take {steps} steps: take a larger one")
     return {block: transport.squared(own.moments(steps)) for block, (own, transport) in laws.items()}, kept
+
+
+def _radial(name: str, h: float, dims: Sequence[int]) -> Traces:
+    steps = math.ceil(_LATE / h)
+    after, kept = radial_traces(name, h, tuple(dict.fromkeys(dims)), steps)
+    return {f"d{dim}": trace for dim, trace in after.items()}, {f"d{dim}": w for dim, w in kept.items()}
+
+
+def _on_the_line(name: str, h: float, shift: float) -> Traces:
+    """From a point so many deviations off."""
+    line, scheme = LineNonConvex(_BETA, _GAMMA), integrator_named(name)
+    start = shift * math.sqrt(line.potential.second_moment())
+    kept = invariant_w2(line, scheme, step_size=h, fineness=0.5)
+    rate = non_convex_constants(line.potential).contraction
+    steps = math.ceil(math.log(shift / (_NOT_LEFT * kept)) / (rate * h))
+    after = line_w2(line, scheme, step_size=h, start=start, steps=steps, fineness=0.5)
+    return {"line": after.square()}, {"line": kept**2}

@@ -1,7 +1,9 @@
 """Gradients needed for W2 ≤ ε, against ε and against the dimension: the exponents of the paper's Table 1 and Examples.
 
-No sampling: laws after every step come from moments (spectral.py), on targets made of blocks (rate_targets.py). For
-every ε and d the step size that needs the fewest gradients counts, if it is neither the largest nor the smallest tried.
+No sampling: laws after every step come from moments (spectral.py), on targets made of blocks (rate_targets.py), on
+N(0, I) for schemes that tie coordinates together (rate_radial.py), and from a transfer operator on the non-convex one.
+For every ε and d the step size that needs the fewest gradients counts, if it is neither the largest nor the smallest
+tried.
 """
 
 from __future__ import annotations
@@ -21,7 +23,17 @@ from .base import Conclusion, Context, Finding, Result, Row
 from .config import ConfigError, Dimension, Range, check_known
 from .fits import Line, fit_line
 from .rate_figures import draw_dimensions, draw_errors
-from .rate_targets import SCHEMES, TABLE, TARGETS, refusal, refusal_in_dimensions, target_named, traces
+from .rate_targets import (
+    SCHEMES,
+    TARGETS,
+    WHOLES,
+    applies,
+    refusal,
+    refusal_in_dimensions,
+    table_of,
+    target_named,
+    traces,
+)
 from .scheme_figures import LABELS
 from .scheme_moments import has_momentum
 
@@ -40,7 +52,7 @@ class Settings:
     decades: Annotated[float, Range(0.5, 4.0)] = 2.0  # of errors
     errors_per_decade: Annotated[int, Range(3, 100)] = 10  # ε
     dims: tuple[Dimension, ...] = (2, 4, 6, 10, 16, 26, 40, 64, 100)
-    targets: tuple[Literal["mixture", "regression", "quartic"], ...] = TARGETS  # type: ignore[assignment]
+    targets: tuple[Literal["mixture", "regression", "quartic", "gaussian", "non-convex"], ...] = (*TARGETS, *WHOLES)  # type: ignore[assignment]
     schemes: tuple[str, ...] = SCHEMES
     start_shift: Annotated[float, Range(0.1, 4.0)] = 2.0  # a chain starts so many deviations off in every direction
 
@@ -66,7 +78,8 @@ def step_sizes(settings: Settings, target: str, scheme: str) -> list[float]:
 
 def pairs(settings: Settings) -> list[tuple[str, str]]:
     """Targets and schemes with a law there."""
-    return [pair for pair in product(settings.targets, settings.schemes) if not refusal(*pair)]
+    chosen = product(settings.targets, settings.schemes)
+    return [pair for pair in chosen if applies(*pair) and not refusal(*pair)]
 
 
 def plan(settings: Settings) -> dict[str, tuple[str, str, float]]:
@@ -80,13 +93,13 @@ def plan(settings: Settings) -> dict[str, tuple[str, str, float]]:
 
 def measure(settings: Settings, case: tuple[str, str, float], context: Context) -> Result:
     """W2² of every block after every step, and of the law that is kept. Nothing here is random."""
-    after, kept = traces(*case, settings.start_shift)
+    after, kept = traces(*case, settings.start_shift, settings.dims)
     return {**{f"after_{block}": trace for block, trace in after.items()}, **{f"kept_{b}": w for b, w in kept.items()}}
 
 
 def _whole(target: str, result: Result, dim: int) -> tuple[Tensor, float]:
     """W2 after every step, and of the law that is kept, in so many dimensions."""
-    own, blocks = target_named(target), target_named(target).potentials
+    own, blocks = target_named(target), [key.removeprefix("after_") for key in result if key.startswith("after_")]
     after = own.squared({block: result[f"after_{block}"] for block in blocks}, dim)
     kept = own.squared({block: torch.tensor(result[f"kept_{block}"]) for block in blocks}, dim)
     return after.clamp_min(0.0).sqrt(), math.sqrt(max(0.0, float(kept)))
@@ -182,7 +195,7 @@ def _against_dimension(
     settings: Settings, target: str, scheme: str, sizes: Sequence[float], results: Sequence[Result]
 ) -> list[Row]:
     """At the largest ε that every dimension has a best step size for."""
-    if refusal_in_dimensions(scheme):
+    if refusal_in_dimensions(target, scheme) or target == "non-convex":
         return []
     each = [
         _rows(target, scheme, sizes, [_whole(target, one, dim)[0] for one in results], tolerances(settings), dim)
@@ -214,7 +227,7 @@ def _exponents(
     used = {row["step_size"] for row in many}
     told = [(h, w) for h, w in zip(sizes, kept, strict=True) if h in used]
     order = fit([h for h, _ in told], [w for _, w in told])
-    table = TABLE.get(scheme, (math.nan, math.nan))
+    table = table_of(target, scheme)
     return {
         "target": target,
         "scheme": scheme,
@@ -273,17 +286,19 @@ def _refused(settings: Settings) -> list[Row]:
     rows = [
         {"target": target, "scheme": scheme, "against": "w2 and dim", "why": refusal(target, scheme)}
         for target, scheme in product(settings.targets, settings.schemes)
+        if applies(target, scheme)
     ]
     ties = [
-        {"target": "all", "scheme": scheme, "against": "dim", "why": f"in d, {refusal_in_dimensions(scheme)}"}
+        {"target": "of blocks", "scheme": scheme, "against": "dim", "why": f"in d, {why}"}
         for scheme in settings.schemes
-        if refusal_in_dimensions(scheme)
+        for why in {refusal_in_dimensions(target, scheme) for target in settings.targets} - {""}
     ]
     return [row for row in rows if row["why"]] + ties
 
 
 def _lacks_dimensions(row: Row) -> bool:
-    return math.isnan(row["exponent_in_dim"]) and not refusal_in_dimensions(row["scheme"])
+    refused = refusal_in_dimensions(row["target"], row["scheme"]) or row["target"] == "non-convex"
+    return math.isnan(row["exponent_in_dim"]) and not refused
 
 
 def _too_narrow(row: Row) -> Row:

@@ -145,6 +145,31 @@ class Transport:
             found[part] = exact
         return found
 
+    def of_normals(self, moments: Tensor) -> Tensor:
+        """W2² between normals of the laws' means and covariances and of the target's: no law is nearer (Gelbrich)."""
+        x = self.basis.nodes
+        dim = x.shape[-1]
+        pairs = torch.einsum("ni,nj->nij", x, x).flatten(1)
+        told = moments @ self.basis.project(torch.cat((x, pairs), -1)).mT
+        own = self.basis.weights @ torch.cat((x, pairs), -1)
+        spreads = [
+            both[..., dim:].unflatten(-1, (dim, dim)) - both[..., :dim].unsqueeze(-1) * both[..., None, :dim]
+            for both in (told, own)
+        ]
+        between = spreads[0] @ spreads[1]
+        squares, both = (m.diagonal(dim1=-2, dim2=-1).sum(-1) for m in (between, spreads[0] + spreads[1]))
+        if dim == 2:  # the square of the trace of a matrix's root
+            squares = squares + 2.0 * torch.linalg.det(between).clamp_min(0.0).sqrt()
+        apart = (told[..., :dim] - own[:dim]).square().sum(-1)
+        return (apart + both - 2.0 * squares.clamp_min(0.0).sqrt()).clamp_min(0.0)
+
+    def at_least(self, moments: Tensor) -> Tensor:
+        """``squared`` of laws near to the target, and ``of_normals`` of others."""
+        found = self.of_normals(moments)
+        near = self.linearized(moments) < (_NEAR * self.scale) ** 2
+        found[near] = self.squared(moments[near])
+        return found
+
     def linearized(self, moments: Tensor) -> Tensor:
         """What W2² is for laws near to the target; of masses that may be negative, too, this is a squared norm: how far
         expectations can be off, of functions whose gradient has a mean square of 1."""
@@ -172,6 +197,19 @@ class Chain:
             power = power @ power
         return (self.read @ columns[:, :steps]).mT
 
+    def moments_at(self, steps: Sequence[int]) -> Tensor:
+        """Those of positions after these many steps, rising, (len(steps), position polynomials)."""
+        powers, state, done, found = [self.step], self.start, 0, []
+        for count in steps:
+            for bit in range((count - done).bit_length()):
+                if bit == len(powers):
+                    powers.append(powers[-1] @ powers[-1])
+                if (count - done) >> bit & 1:
+                    state = powers[bit] @ state
+            done = count
+            found.append(self.read @ state)
+        return torch.stack(found)
+
     def contraction(self) -> float:
         """The factor by which what is left of the start shrinks a step, in the long run."""
         return float(torch.linalg.eigvals(self.step[1:, 1:]).abs().max())
@@ -189,11 +227,11 @@ def chain(
     scheme: Integrator,
     *,
     step_size: float,
-    shift: float,
+    start: tuple[Tensor, Tensor],
     fineness: Fineness,
     transport: Transport,
 ) -> Chain:
-    """From the Gaussian of the block's deviations, so many of them off in every direction; velocities at rest's law."""
+    """From normals of this mean and these deviations, (dim,) each and maybe 0; velocities at rest's law."""
     scheme.check(sde)
     mass = math.sqrt(sde.u) if isinstance(sde, UnderdampedLangevin) else None
     basis = Polynomials(block, fineness.degree, fineness.extra, mass=mass)
@@ -213,8 +251,8 @@ def chain(
             states = basis.nodes.repeat_interleave(len(weights), 0)
             told = transport.basis.raw(scheme.position(sde, 0.0, states, increment))
             seen += torch.einsum("r,nrk->nk", weights, told.view(len(basis.nodes), len(weights), -1))
-        start = _start(block, sde, scheme, step_size, shift, basis, fineness)
-    return Chain(basis.project(moved @ basis.inverse), basis.project(seen @ transport.basis.inverse), start)
+        begun = _start(block, sde, scheme, step_size, start, basis, fineness)
+    return Chain(basis.project(moved @ basis.inverse), basis.project(seen @ transport.basis.inverse), begun)
 
 
 def _start(
@@ -222,13 +260,13 @@ def _start(
     sde: Langevin | UnderdampedLangevin,
     scheme: Integrator,
     h: float,
-    shift: float,
+    start: tuple[Tensor, Tensor],
     basis: Polynomials,
     fineness: Fineness,
 ) -> Tensor:
     """Moments of the first state, (polynomials,)."""
     unit, weights = gauss_hermite(fineness.degree + fineness.extra, len(basis.center))
-    x = block.mean + block.deviation * (unit[:, : block.dim] + shift)
+    x = start[0] + start[1] * unit[:, : block.dim]
     speeds = unit[:, block.dim :] if len(basis.center) > block.dim else torch.zeros_like(x)
     state = scheme.init(sde, 0.0, x, h, lambda like: speeds.expand_as(like))
     return (weights @ basis.raw(state)) @ basis.inverse

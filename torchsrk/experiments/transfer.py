@@ -55,9 +55,7 @@ def invariant_masses(
     target: LineNonConvex, scheme: Integrator, *, step_size: float, fineness: float = 1.0
 ) -> tuple[Tensor, Tensor]:
     """The grid, and the masses on it of the law that the scheme keeps with the target's own diffusion."""
-    count = 2 * math.ceil(_REACH * fineness / _SPACING) + 1
-    grid = torch.linspace(-_REACH, _REACH, count, dtype=torch.float64)
-    move = _transition(target, scheme, step_size, grid, math.ceil(_NODES * fineness))
+    grid, move = _operator(target, scheme, step_size, fineness)
     mass = target.density(grid).numpy()
     mass /= mass.sum()
     for _ in range(math.ceil(400.0 / step_size)):
@@ -71,6 +69,32 @@ def invariant_masses(
 def invariant_w2(target: LineNonConvex, scheme: Integrator, *, step_size: float, fineness: float = 1.0) -> float:
     """W2 between the target and the law that the scheme keeps."""
     return math.sqrt(grid_error(target, *invariant_masses(target, scheme, step_size=step_size, fineness=fineness)))
+
+
+def line_w2(
+    target: LineNonConvex, scheme: Integrator, *, step_size: float, start: float, steps: int, fineness: float = 0.5
+) -> Tensor:
+    """W2 between the target and the scheme's law after 1, 2, ... steps from a point."""
+    grid, move = _operator(target, scheme, step_size, fineness)
+    place = torch.tensor((start - float(grid[0])) / float(grid[1] - grid[0]), dtype=torch.float64)
+    cell = int(place.floor())
+    mass = np.zeros(len(grid))
+    mass[cell - 1 : cell + 3] = _cubic(place - cell).numpy()
+    found = []
+    for _ in range(steps):
+        mass = move @ mass
+        mass /= mass.sum()
+        found.append(grid_error(target, grid, torch.from_numpy(mass)))
+    return torch.tensor(found, dtype=torch.float64).sqrt()
+
+
+def _operator(
+    target: LineNonConvex, scheme: Integrator, step_size: float, fineness: float
+) -> tuple[Tensor, csr_matrix]:
+    """The grid, and what takes masses on it to those after a step."""
+    count = 2 * math.ceil(_REACH * fineness / _SPACING) + 1
+    grid = torch.linspace(-_REACH, _REACH, count, dtype=torch.float64)
+    return grid, _transition(target, scheme, step_size, grid, math.ceil(_NODES * fineness))
 
 
 def _transition(target: LineNonConvex, scheme: Integrator, h: float, grid: Tensor, nodes: int) -> csr_matrix:

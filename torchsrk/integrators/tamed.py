@@ -15,7 +15,7 @@ from ..sde.langevin import Langevin
 from .base import Integrator
 
 _SQRT2 = math.sqrt(2.0)
-_DRIFT, _CORRECTION = 4.0, 2.0  # what terms are bounded by, in units of √h a coordinate
+DRIFT, CORRECTION = 4.0, 2.0  # what terms are bounded by, in units of √h a coordinate
 
 
 class Tamed(Integrator):
@@ -51,11 +51,11 @@ class Tamed(Integrator):
         vectors = torch.stack((gradient, 0.5 * W + H))
         curved, swayed = hessian_product(sde.potential, x.expand_as(vectors), vectors)
         correction = 0.5 * h**2 * (curved - gradient_of_laplacian(sde.potential, x))
-        drift = _tame(correction, _CORRECTION * unit) - _tame(h * gradient, _DRIFT * unit)
-        return x + drift + _SQRT2 * W - _tame(_SQRT2 * h * swayed, _CORRECTION * unit)
+        drift = tame(correction, CORRECTION * unit) - tame(h * gradient, DRIFT * unit)
+        return x + drift + _SQRT2 * W - tame(_SQRT2 * h * swayed, CORRECTION * unit)
 
 
-def _tame(v: Tensor, limit: float) -> Tensor:
+def tame(v: Tensor, limit: float) -> Tensor:
     """v/(1 + s⁴)^¼, s its root mean square over the limit."""
     size = v.square().mean(-1, keepdim=True).sqrt() / limit
     largest = size.clamp_min(1.0)  # taken out of the root: fourth powers overflow early

@@ -20,9 +20,9 @@ class MinibatchPotential(Potential):
     replacement, the same ones for every particle: particles share the minibatches' noise, so a standard error over them
     leaves it out. It is the oracle of the paper's appendix on stochastic gradients: unbiased, E∇̂f = ∇f; of finite
     variance; and independent of the Brownian motion, since the indices come from a stream of their own. A gradient
-    enters a step times h, so an oracle of variance σ² a dimension adds O(h²σ²) to SRK-LD's local mean-square deviation
-    of O(h⁴): its rate survives while σ² = O(h²). The paper drops the h², and asks for σ² < O(αh) so that its recursion
-    unrolls at all; with the h² kept it does for any σ², with O(hσ²/α) in W2².
+    enters a step times h, so an oracle of variance σ² a dimension adds O(h²σ²) to SRK-LD's local mean-square deviation,
+    and O(hσ²/α) to W2²: below the h³ of its rate while σ² = O(αh²), α the strong convexity. The paper drops the h², and
+    asks for σ² < O(αh) so that its recursion unrolls at all; with the h² kept it does for any σ².
 
     ``forward`` is the energy over all the data. The number of gradients drawn so far is saved in the state dict: a run
     that goes on from one draws the minibatches it would have drawn.

@@ -175,11 +175,24 @@ def constant_d4(c: DiffusionConstants, second: float, fourth: float) -> float:
     )
 
 
+def constant_e0(c: DiffusionConstants, second: float) -> float:
+    """E₀ of Euler-Maruyama, D₀ with its moment: E‖X_s - x₀‖² ≤ E₀s (the lemma on its local deviations)."""
+    return constant_d0(c, second)
+
+
+def constant_e1(c: DiffusionConstants, second: float) -> float:
+    """E₁ = (μ₁(b)² + μ₁^F(σ)²)E₀, λ₁ of Euler-Maruyama with p₁ = 1."""
+    return (c.drift[0] ** 2 + c.diffusion_frobenius**2) * constant_e0(c, second)
+
+
+def constant_e2(c: DiffusionConstants, second: float) -> float:
+    """E₂ = μ₁(b)²E₀/2, λ₂ of Euler-Maruyama with p₂ = 1.5: printed with μ₁(b), which the step before it squares."""
+    return c.drift[0] ** 2 * constant_e0(c, second) / 2.0
+
+
 def em_deviation(c: DiffusionConstants, second: float) -> LocalDeviation:
-    """Of Euler-Maruyama, orders (1, 1.5): E₁ = (μ₁(b)² + μ₁^F(σ)²)E₀, E₂ = μ₁(b)²E₀/2, printed with μ₁(b)."""
-    e0 = constant_d0(c, second)
-    drift = c.drift[0] ** 2
-    return LocalDeviation(1.0, 1.5, (drift + c.diffusion_frobenius**2) * e0, drift * e0 / 2.0)
+    """Of Euler-Maruyama, orders (1, 1.5)."""
+    return LocalDeviation(1.0, 1.5, constant_e1(c, second), constant_e2(c, second))
 
 
 def theorem_one_em_ito(c: DiffusionConstants, *, start: float, radius: float) -> Bound:

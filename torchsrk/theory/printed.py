@@ -102,7 +102,7 @@ def moment(f: Smoothness, n: int, radius: float) -> float:
 
 
 def srk_ld_largest_step(f: Smoothness) -> float:
-    """C_h of SRK-LD (the section that invokes Theorem 1)."""
+    """C_h of SRK-LD (the section that invokes Theorem 1); its lemma on moments has no N₂ there."""
     m, smooth = f.strong_convexity, f.smoothness
     return min(
         2.0 * f.dim / smooth**2,
