@@ -12,7 +12,6 @@ from functools import lru_cache, reduce
 
 import numpy as np
 import torch
-from scipy.special import eval_genlaguerre, gammaln, roots_genlaguerre, roots_jacobi
 from torch import Tensor
 
 from ..integrators import RandomizedMidpoint
@@ -54,7 +53,7 @@ def radial_squared(c: Tensor, dim: int) -> Tensor:
 
 def _log_count(k: int, dim: int) -> float:
     """log C(k + d/2 - 1, k)."""
-    return float(gammaln(k + dim / 2) - gammaln(dim / 2) - gammaln(k + 1))
+    return math.lgamma(k + dim / 2) - math.lgamma(dim / 2) - math.lgamma(k + 1)
 
 
 def _follow(move: Tensor, start: Tensor, steps: int) -> Tensor:
@@ -120,6 +119,8 @@ def _without_copies(move: Tensor, start: Tensor, read: Tensor) -> tuple[Tensor, 
 @lru_cache(maxsize=512)
 def _tamed_map(h: float, dim: int) -> tuple[Tensor, Tensor, Tensor]:
     """On moments of the p_k. A step is a(‖x‖)x + n, where n, of W and W/2 + H, has any direction."""
+    from scipy.special import roots_jacobi
+
     s, own = _chi_squared(_STATES, dim)
     size, root = np.sqrt(s / dim), math.sqrt(h)
     factor = 1.0 - (_tamed(h * size, DRIFT * root) - _tamed(0.5 * h**2 * size, CORRECTION * root)) / size
@@ -137,11 +138,15 @@ def _tamed_map(h: float, dim: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _polynomial(k: int, s: np.ndarray, dim: int) -> np.ndarray:
+    from scipy.special import eval_genlaguerre
+
     return np.asarray(eval_genlaguerre(k, dim / 2 - 1, s / 2)) * math.exp(-0.5 * _log_count(k, dim))
 
 
 def _chi_squared(count: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights of Gauss's rule for the squared norm of dim normals."""
+    from scipy.special import roots_genlaguerre
+
     nodes, weights = roots_genlaguerre(count, dim / 2 - 1)
     return 2.0 * nodes, weights / weights.sum()
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from scipy.interpolate import CubicHermiteSpline
-from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from ..brownian import Increment
@@ -20,6 +19,10 @@ from ..integrators import Integrator
 from ..potentials import NonConvex
 from ..sde import ItoDiffusion
 from .laws import grid_error
+
+if TYPE_CHECKING:  # the command is there without SciPy, too
+    from scipy.interpolate import CubicHermiteSpline
+    from scipy.sparse import csr_matrix
 
 _REACH = 45.0  # the target's tails are those of e^-|x|, and the schemes' are wider
 _DEVIATIONS = 9.0  # of an increment
@@ -42,6 +45,8 @@ class LineNonConvex:
 
     @cached_property
     def _table(self) -> tuple[CubicHermiteSpline, float]:
+        from scipy.interpolate import CubicHermiteSpline
+
         nodes = torch.linspace(-2 * _REACH, 2 * _REACH, 2**16 + 1, dtype=torch.float64)
         density = (-self.potential(nodes.unsqueeze(-1))).exp().numpy()
         middles = (-self.potential((0.5 * (nodes[1:] + nodes[:-1])).unsqueeze(-1))).exp().numpy()
@@ -99,6 +104,8 @@ def _operator(
 
 def _transition(target: LineNonConvex, scheme: Integrator, h: float, grid: Tensor, nodes: int) -> csr_matrix:
     """(to, from)"""
+    from scipy.sparse import csr_matrix
+
     sde = ItoDiffusion(target.potential, diffusion=target.potential.scale, noise_type="isotropic")
     # Over equal steps the sum of a smooth function times a normal's density is as exact as the floats.
     normals = torch.linspace(-_DEVIATIONS, _DEVIATIONS, nodes, dtype=torch.float64)
