@@ -1,5 +1,7 @@
 """Pyro's models as potentials: the density is Pyro's own, and so are the draws."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pyro
 import pyro.distributions as dist
 import pytest
@@ -31,6 +33,15 @@ def supports():
         x = pyro.sample("x", dist.MultivariateNormal(torch.zeros(3), torch.eye(3)))
         pyro.sample("y", dist.Gamma(rate, 1.0))
     pyro.sample("seen", dist.Normal((weights * x).sum(), 1.0), obs=torch.tensor(0.3))
+
+
+def test_threads_take_turns():
+    """Pyro has one list of handlers for all of them."""
+    potential = potential_from_pyro(schools, EFFECTS, ERRORS)
+    x = torch.randn(50, potential.dim, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    expected = potential(x)
+    with ThreadPoolExecutor(4) as pool:
+        assert all(torch.equal(energies, expected) for energies in pool.map(potential, [x] * 60))
 
 
 @pytest.mark.parametrize(("model", "arguments"), [(schools, (EFFECTS, ERRORS)), (supports, ())])

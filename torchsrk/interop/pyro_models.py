@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +17,9 @@ from ..potentials.interior import interior
 from ..potentials.unconstrained import bijection
 
 Values = dict[str, Tensor]
+
+# Pyro keeps the handlers of a model that runs in one list for all threads, and blocks of particles run on several.
+_ONE_AT_A_TIME = threading.RLock()
 
 
 class PyroPotential(Potential):
@@ -142,11 +146,11 @@ def potential_from_pyro(model: Callable[..., Any], *args: Any, **kwargs: Any) ->
         raise missing("Pyro", "pyro") from error
 
     def traced(values: Values) -> Any:
-        with pyro.validation_enabled(False):  # which looks at values, as no vmap can
+        with _ONE_AT_A_TIME, pyro.validation_enabled(False):  # which looks at values, as no vmap can
             return poutine.trace(poutine.condition(model, data=values)).get_trace(*args, **kwargs)
 
     def log_joint(values: Values) -> Tensor:
-        with pyro.validation_enabled(False):
+        with _ONE_AT_A_TIME, pyro.validation_enabled(False):
             return traced(values).log_prob_sum()
 
     with torch.random.fork_rng(devices=[]), torch.no_grad():
