@@ -176,8 +176,8 @@ def gathered(crew: Crew) -> None:
 def an_error_ends_all(crew: Crew) -> None:
     """One particle leaves every bound: its rank says so, and the others say that it did, long before their end."""
     mesh, x = crew.new_mesh(), torch.zeros(4 * crew.size, 1)
-    x[4] = 3.0
-    sde = Langevin(FunctionPotential(lambda x: -0.25 * x.pow(4).sum(-1), dim=1))
+    x[4] = 10.0  # beyond the barriers at -5 and 5, which are 156 high: those at 0 stay, however long they have to wait
+    sde = Langevin(FunctionPotential(lambda x: (12.5 * x.pow(2) - 0.25 * x.pow(4)).sum(-1), dim=1))
     start = time.monotonic()
     with pytest.raises((NonFiniteStateError, RankError)) as caught:
         sample(sde, shard(x, mesh), integrator="em", step_size=1e-3, num_steps=10**8, seed=0, block_size=1)
