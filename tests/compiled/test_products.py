@@ -7,7 +7,7 @@ from torch import nn
 from tests.compiled.test_same_numbers import assert_same, both, start
 from torchsrk import SDE, Langevin, sample
 from torchsrk.compiled import products, programs
-from torchsrk.compiled.products import PANEL, WIDEST_PANEL, in_panels
+from torchsrk.compiled.products import PANEL, in_panels
 from torchsrk.potentials import FunctionPotential
 
 PARTICLES = (1, 5, 8, 9, 37)  # one; less than a vector, a vector, a bit more, and tiles of which the last is not full
@@ -29,14 +29,14 @@ def compiled_from_here(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("outputs", [*range(1, 2 * WIDEST_PANEL + 2), 20, 64])
+@pytest.mark.parametrize("outputs", [*range(1, 2 * PANEL + 2), 20, 64])
 def test_panels_hold_every_weight_once(outputs):
     matrix = torch.arange(3.0 * outputs).reshape(3, outputs)
     packed = in_panels(matrix)
     at = 0
     columns = []
     for width, number in products._panels(outputs):
-        assert width <= WIDEST_PANEL
+        assert width <= PANEL
         for _ in range(number):
             columns.append(packed[at : at + 3 * width].reshape(3, width))
             at += 3 * width
@@ -69,7 +69,8 @@ def test_layers_of_any_size(hidden, dtype, monkeypatch):
     seen = compiled_from_here(monkeypatch)
     for particles in PARTICLES:
         assert_same(*both(quiet(drift), start(particles, 3, dtype), "em"))
-    assert any(f"product_{PANEL}(groups, {hidden}" in text for text in seen)
+    widest = -(-hidden // -(-hidden // PANEL))
+    assert any(f"product_{widest}(groups, {hidden}" in text for text in seen)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

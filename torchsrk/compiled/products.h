@@ -3,7 +3,7 @@
  * addition need not wait for the one before it, and that a weight is loaded for several groups. Few outputs are too few
  * sums for that: each is then added up in parts. */
 
-#define MOST_OUTPUTS 6
+#define MOST_OUTPUTS 8
 #define MOST_PARTS 4
 #define PARTS(outputs) (outputs == 1 ? 4 : outputs <= 3 ? 2 : 1)
 #define UNROLLED _Pragma("GCC unroll 16")

@@ -8,6 +8,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor, fx
 
+from ..vectors import uses_avx512
 from .calls import Call, operation_name
 from .operations import Kind, Operand, number, vector
 from .statements import Terms
@@ -15,9 +16,8 @@ from .sums import all_terms, in_blocks
 from .trace import CannotCompile
 from .writer import Index, Shape, Size, Value, Writer, entries, is_particles, loops, offset
 
-PANEL = 4  # outputs of a product with weights that are added up at a time, if they are a multiple; see products.h
-WIDEST_PANEL = 6  # what is left over makes a panel wider, as one of fewer sums would wait for its additions
-GROUPS = 2  # vectors of particles in a tile of a step that has such products: eight sums, as many as keep adders busy
+PANEL = 8 if uses_avx512() else 6  # the most outputs that are added up at a time, by registers; see products.h
+GROUPS = 2  # vectors of particles in a tile of a step that has such products: ten sums or more keep adders busy
 _FEWEST_WEIGHTS = 100  # of a product that is worth a tile of several vectors
 _ACCUMULATORS = {True: 64, False: 8}  # sums of other products at a time, for particles one by one or side by side
 _TERMS = {True: 4, False: 1}  # of each added at a time: of particles one by one, sums are kept in memory
@@ -113,15 +113,10 @@ def _packed(weights: fx.Node) -> fx.Node:
 
 
 def _panels(outputs: int) -> list[tuple[int, int]]:
-    """(width, number) of panels that take all outputs: of PANEL each, but for up to two that are wider."""
-    if outputs <= WIDEST_PANEL:
-        return [(outputs, 1)]
-    left_over = outputs % PANEL
-    if left_over == 3:
-        others = [(PANEL - 1, 1)] if outputs < 2 * PANEL else [(PANEL + 2, 1), (PANEL + 1, 1)]
-    else:
-        others = [(PANEL + left_over, 1)] if left_over else []
-    return [*others, (PANEL, (outputs - sum(width for width, _ in others)) // PANEL)]
+    """(width, number) of the fewest panels that take all outputs, and are as wide as one another or one output less."""
+    panels = -(-outputs // PANEL)
+    width, wider = divmod(outputs, panels)
+    return [(width + 1, wider), (width, panels - wider)] if wider else [(width, panels)]
 
 
 def in_panels(weights: Tensor) -> Tensor:
