@@ -155,11 +155,13 @@ def show_estimate(repeats: int, points: int, dim: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, default=50_000)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3, help="two or more")
     parser.add_argument("--only", choices=["transport"])
     parser.add_argument("--sizes", type=int, nargs="+", default=[2000, 5000])
     parser.add_argument("--dims", type=int, nargs="+", default=[2, 20])
     arguments = parser.parse_args()
+    if arguments.repeats < 2:
+        parser.error(f"--repeats: two or more, for the quartiles of ratios; got {arguments.repeats}")
     if arguments.only == "transport":
         print(machine())
         show_transports(arguments.repeats, arguments.sizes, arguments.dims)

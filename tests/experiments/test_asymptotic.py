@@ -11,6 +11,7 @@ from torchsrk.experiments.asymptotic import (
     conclude,
     exponents,
     gaussian_error,
+    law_curve,
     law_error,
     measure,
     plan,
@@ -43,6 +44,16 @@ def test_gaussian_theory_is_the_recursions_fixed_point(scheme, h):
 def test_theory_has_no_law_beyond_stability():
     assert gaussian_error("em", 1, 2.5) == math.inf
     assert gaussian_error("srk-ld", 1, 2.5) == math.inf
+
+
+def test_a_law_is_drawn_as_it_is_where_it_was_not_computed():
+    """Near SRK-LD's dip in 20-D, whose sides no even grid of a few points follows."""
+    panel = Panel(against="step_size", dims=(20,), step_sizes=(0.8, 1.0, 1.4))
+    x, y = law_curve(panel, "srk-ld")
+    assert (x[0], x[-1]) == (pytest.approx(0.8), pytest.approx(1.4))
+    for h in (0.93, 1.22, 1.33, 1.37):
+        near = min(range(len(x)), key=lambda k: abs(x[k] - h))
+        assert y[near] == pytest.approx(law_error("srk-ld", 20, x[near]), rel=0.01)
 
 
 def test_units_are_shared_between_panels_and_measured_alike():

@@ -8,8 +8,11 @@ import torch
 from torchsrk.experiments.base import Context
 from torchsrk.experiments.config import ConfigError
 from torchsrk.experiments.laws import steps_below
+from torchsrk.experiments.rate_figures import _guides_of
 from torchsrk.experiments.rate_targets import TABLE, traces
 from torchsrk.experiments.rates import Settings, conclude, fewest, fit, measure, plan, step_sizes
+from torchsrk.potentials import NonConvex
+from torchsrk.theory import non_convex_constants
 
 SETTINGS = Settings(step_sizes=16, targets=("mixture", "regression"), schemes=("em", "srk-ld", "lm", "tamed"))
 CONTEXT = Context(seed=0, device=torch.device("cpu"), dtype=torch.float32, compile=False, progress=False)
@@ -71,6 +74,19 @@ def test_exponents_on_the_non_convex_target():
         assert row["exponent"] == pytest.approx(1.0, abs=0.2)
         assert row["table_1"] == bound
         assert math.isnan(row["exponent_in_dim"])
+    assert [(row["target"], row["scheme"], row["against"]) for row in found.tables["refused"]] == [
+        ("non-convex", "em", "dim"),
+        ("non-convex", "srk-id", "dim"),
+    ]
+    non_convex_constants(NonConvex(beta=0.33, gamma=0.5, dim=5))
+    with pytest.raises(ValueError, match="uniformly dissipative"):
+        non_convex_constants(NonConvex(beta=0.33, gamma=0.5, dim=6))
+
+
+def test_guides_are_the_papers_exponents_of_the_panels_schemes():
+    assert _guides_of("non-convex", ["em", "srk-id"], "w2") == [(-2.0, "ε⁻²"), (-1.0, "ε⁻¹")]
+    assert _guides_of("mixture", ["em", "srk-ld", "lm"], "w2") == [(-1.0, "ε⁻¹"), (-2 / 3, "ε^(-2/3)")]
+    assert _guides_of("gaussian", ["tamed", "randomized-midpoint"], "dim") == [(4 / 3, "d^(4/3)")]
 
 
 def test_leimkuhler_matthews_is_exact_across_the_mixture(conclusion):

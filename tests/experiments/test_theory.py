@@ -217,6 +217,14 @@ def test_command(tmp_path, capsys):
         (["--settings.targets", "[banana]"], "settings.targets[0]: expected one of gaussian, mixture"),
         (["--settings.dimm", "3"], "did you mean dim?"),
         (["--settings.errors", "[0.1, 100.0]"], "errors: below shift (3)"),
+        (["--settings.errors", "[.nan]"], "settings.errors[0]: expected a finite number"),
+        (["--settings.condition", "0.5"], "settings.condition: expected a number from 1"),
+        (["--settings.beta", "0"], "settings.beta: expected a number above 0"),
+        (["--settings.beta", "0.001"], "beta, gamma: no bound applies to non-convex with these: Theorem 1 needs"),
+        (
+            ["--profile", "full", "--settings.observations", "1"],
+            "observations: no bound applies to regression with these: LogisticRegression(observations=1",
+        ),
     ],
 )
 def test_command_refuses(change, message, tmp_path, capsys):

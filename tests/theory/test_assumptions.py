@@ -1,6 +1,7 @@
 """Estimates, checks of assumptions, plans and what is refused."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,11 +15,18 @@ from torchsrk.theory import (
     Smoothness,
     certified,
     check_dissipativity,
+    cheng,
+    cheng_stated,
     dalalyan_karagulyan,
     dalalyan_karagulyan_hessian,
     estimated,
     measured_contraction,
     non_convex_constants,
+    theorem_one,
+    theorem_one_em,
+    theorem_one_em_ito,
+    theorem_one_midpoint,
+    theorem_one_srk_id,
     theorem_one_srk_ld,
 )
 
@@ -130,12 +138,36 @@ def test_a_plan_is_kept_and_no_neighbour_is_shorter():
         (lambda: certified(Banana()), "not known to be strongly convex"),
         (lambda: certified(GaussianMixture(torch.tensor([2.0]))), "not known to be strongly convex"),
         (lambda: LocalDeviation(1.0, 1.0, 1.0, 1.0), "p₂ ≥ p₁ \\+ ½; got"),
-        (lambda: LocalDeviation(1.0, 1.5, -1.0, 1.0), "λ₁ and λ₂ are from 0 on; got -1.0"),
+        (lambda: LocalDeviation(1.0, 1.5, -1.0, 1.0), "λ₁ and λ₂ are numbers from 0 on; got -1.0"),
+        (lambda: LocalDeviation(1.0, 1.5, None, 1.0), "λ₁ and λ₂ are numbers from 0 on; got None"),
+        (lambda: LocalDeviation(math.nan, 1.5, 1.0, 1.0), "mean_square_order is a number from 0 on; got nan"),
+        (lambda: Smoothness(2, 1.0, 2.0).scaled(0.0), "c is a positive number; got 0.0"),
+        (lambda: certified(MIXTURE, dim=5), "lives in dimension 2; got dim=5"),
+        (lambda: dalalyan_karagulyan(UNIT, start=-1.0), "start is a number from 0 on; got -1.0"),
+        (lambda: cheng(UNIT, start=math.nan), "start is a number from 0 on; got nan"),
+        (lambda: cheng_stated(UNIT, radius=-1.0), "radius is a number from 0 on; got -1.0"),
+        (lambda: theorem_one_midpoint(UNIT, start=math.inf), "start is a number from 0 on; got inf"),
+        (lambda: theorem_one_em(UNIT, start=1.0, radius=-1.0), "radius is a number from 0 on; got -1.0"),
+        (lambda: theorem_one_srk_ld(UNIT, start=1.0, radius=math.nan), "radius is a number from 0 on; got nan"),
+        (lambda: theorem_one_em_ito(HILLS, start=1.0, radius=True), "radius is a number from 0 on; got True"),
+        (lambda: theorem_one_srk_id(HILLS, start=1.0, radius="a"), "radius is a number from 0 on; got 'a'"),
+        (lambda: replace(HILLS, dim=0), "dim is a positive integer; got 0"),
+        (lambda: replace(HILLS, drift=(0.5, math.nan)), "drift\\[1\\] is a number from 0 on; got nan"),
+        (lambda: replace(HILLS, diffusion=(1.0, 2.0)), "diffusion is a tuple of 3 Lipschitz constants"),
+        (lambda: replace(HILLS, growth=-1.0), "growth is a number from 0 on; got -1.0"),
+        (lambda: replace(HILLS, contraction=0.6), "contracts faster than its drift's Lipschitz constant; got 0.6"),
+        (lambda: by_hand(contraction=0.0), "contraction is a positive number; got 0.0"),
+        (lambda: by_hand(drift_lipschitz=-1.0), "drift_lipschitz is a number from 0 on; got -1.0"),
+        (lambda: by_hand(contraction=3.0), "contracts faster"),
+        (lambda: by_hand(own_step=math.nan), "own_step is a positive number; got nan"),
+        (lambda: by_hand(gradients_per_step=0), "gradients_per_step is a positive integer; got 0"),
         (lambda: non_convex_constants(NonConvex(beta=0.01, gamma=0.5, dim=3)), "uniformly dissipative diffusion"),
         (lambda: theorem_one_srk_ld(Smoothness(1, 1.0, 1.0), start=1.0, radius=1.0), "third_derivative_lipschitz is"),
         (lambda: dalalyan_karagulyan_hessian(Smoothness(1, 1.0, 1.0), start=1.0), "hessian_lipschitz is not known"),
         (lambda: BOUND.after(3, step_size=5.0), "proven for step sizes up to 1; got 5"),
         (lambda: BOUND.after(-1, step_size=0.5), "steps is a whole number from 0 on; got -1"),
+        (lambda: check_dissipativity(Langevin(MIXTURE), *PAIR, claimed=math.nan), "claimed is a number, the α"),
+        (lambda: check_dissipativity(Langevin(MIXTURE), PAIR[0], PAIR[1] * math.inf, claimed=1.0), "not finite"),
         (lambda: BOUND.after(1, step_size=math.nan), "step_size is a positive number; got nan"),
         (lambda: BOUND.plan(0.0), "epsilon is a positive number, the W2 to be reached; got 0.0"),
         (lambda: BOUND.plan(math.nan), "epsilon is a positive number"),
@@ -158,7 +190,15 @@ def test_bad_input(make, message):
         make()
 
 
-BOUND = dalalyan_karagulyan(Smoothness(1, 1.0, 1.0), start=1.0)
+UNIT = Smoothness(1, 1.0, 1.0, 1.0, 1.0)
+BOUND = dalalyan_karagulyan(UNIT, start=1.0)
+HILLS = non_convex_constants(NonConvex(beta=2.0, gamma=0.5, dim=2))
+PAIR = POINTS[:5, :2], POINTS[5:10, :2]
+
+
+def by_hand(**changes):
+    numbers = {"contraction": 1.0, "drift_lipschitz": 2.0, "start": 3.0} | changes
+    return theorem_one(LocalDeviation(1.5, 2.0, 3.0, 5.0), **numbers)
 
 
 def test_minibatches_have_no_derivative():

@@ -10,6 +10,7 @@ from torchsrk.theory import (
     LocalDeviation,
     Smoothness,
     cheng,
+    cheng_stated,
     dalalyan_karagulyan,
     dalalyan_karagulyan_hessian,
     durmus_moulines,
@@ -19,6 +20,7 @@ from torchsrk.theory import (
     non_convex_constants,
     printed,
     shen_lee,
+    theorem_one,
     underdamped,
 )
 from torchsrk.theory.recursion import fixed_point_bound
@@ -51,6 +53,24 @@ def test_theorem_one():
     assert master.largest_step(contraction=1.0, drift_lipschitz=2.0) == near(1 / 32)
     assert master.largest_step(contraction=4.0, drift_lipschitz=0.1, diffusion_lipschitz=0.1) == near(1 / 8)
     assert master.largest_step(contraction=0.1, drift_lipschitz=0.1) == 1.0
+
+
+def test_theorem_one_for_numbers_given_by_hand():
+    """The same bound as by its parts, for one deviation and for one that changes with h."""
+    deviation = LocalDeviation(1.5, 2.0, 3.0, 5.0)
+    numbers = {"contraction": 1.0, "drift_lipschitz": 2.0, "start": 7.0}
+    bound = theorem_one(deviation, **numbers)
+    assert (bound.largest_step, bound.start, bound.gradients_per_step) == (near(1 / 32), 7.0, 1)
+    assert bound.after(10, step_size=0.02) == near(7 * 0.99**5 + math.sqrt(814) * 0.02)
+    changing = theorem_one(lambda h: LocalDeviation(1.5, 2.0, 3.0 * h / 0.02, 5.0), **numbers)
+    assert changing.bias(0.02) == near(bound.bias(0.02))
+    assert changing.bias(0.01) < bound.bias(0.01)
+    assert theorem_one(deviation, **numbers, own_step=0.01).largest_step == 0.01
+    with_noise = theorem_one(deviation, **numbers, diffusion_lipschitz=2.0)
+    assert with_noise.largest_step == near(1 / 64)
+    plan = bound.plan(0.1)
+    assert bound.after(plan.steps, step_size=plan.step_size) <= 0.1
+    assert theorem_one(LocalDeviation(0.5, 1.0, 3.0, 5.0), **numbers).plan(0.1) is None  # a bias that never falls
 
 
 def test_langevin_constants():
@@ -124,6 +144,19 @@ def test_underdamped_deviations():
     assert underdamped.midpoint_spread(1.0) == near(
         math.hypot(travelled + 0.2886751, 2 * travelled + 0.2886751 + 0.5773503)
     )
+
+
+def test_cheng_as_stated():
+    """Their step size and number of steps give ε; the argument here is nowhere weaker."""
+    f = Smoothness(10, 1.0, 10.0)
+    bound, size = cheng_stated(f, radius=math.sqrt(90)), 10.0
+    for epsilon in (1.0, 0.1):
+        h = epsilon / (104 * 10 * size)
+        assert bound.bias(h) <= epsilon / 2
+        steps = math.ceil(208 * 100 * size / epsilon * math.log(24 * size / epsilon))
+        assert bound.after(steps, step_size=h) <= epsilon
+        assert bound.plan(epsilon).steps <= steps
+        assert cheng(f, start=bound.start).plan(epsilon).steps < bound.plan(epsilon).steps / 50
 
 
 def test_underdamped_bounds():

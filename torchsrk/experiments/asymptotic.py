@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from typing import Annotated, Any, Literal
 
 import torch
@@ -25,7 +25,8 @@ from .laws import SCHEMES, invariant_error, linear_step
 from .scheme_moments import scheme_names
 from .targets import FAR, SEPARATION, mixture
 
-_LEAST_LAWS, _LAWS_A_DECADE = 7, 25  # of a curve: dear, and a dip of SRK-LD's takes so many to be seen
+_LEAST_LAWS = 7  # of a curve
+_RIGHT, _REFINED = 0.01, 6  # what a curve through laws may be wrong by, and how often gaps are halved
 _LABEL = 0.06  # the width of a label on the axis, as a share of it
 
 
@@ -270,25 +271,47 @@ def smooth(panel: Panel, error: Callable[[float, float], float], points: int) ->
     """Abscissae evenly over the panel in their logarithm, and errors by dimension and step size there."""
     low, high = (math.log(end(getattr(panel, f"{panel.against}s"))) for end in (min, max))
     x = [math.exp(low + (high - low) * k / (points - 1)) for k in range(points)]
-    if panel.against == "dim":
-        return x, [error(dim, panel.step_sizes[0]) for dim in x]
-    return x, [error(panel.dims[0], h) for h in x]
+    return x, [error(*_case(panel, value)) for value in x]
+
+
+def _case(panel: Panel, value: float) -> tuple[float, float]:
+    """Dimension and step size at an abscissa."""
+    return (value, panel.step_sizes[0]) if panel.against == "dim" else (panel.dims[0], value)
 
 
 def law_curve(panel: Panel, scheme: str) -> tuple[list[float], list[float]]:
-    """Errors of the exact law, dear as they are, at some points of the panel, and a curve through their logarithms."""
-    from scipy.interpolate import PchipInterpolator
-
-    ends = getattr(panel, f"{panel.against}s")
-    points = max(_LEAST_LAWS, round(_LAWS_A_DECADE * math.log10(max(ends) / min(ends))))
-    x, y = smooth(panel, partial(law_error, scheme), points)
-    known = [(math.log(a), math.log(b)) for a, b in zip(x, y, strict=True) if 0.0 < b < math.inf]
+    """Errors of the exact law, dear as they are, at the panel's points and some between, and a curve through their
+    logarithms: between two of them another is found until the curve was right there."""
+    error = partial(law_error, scheme)
+    x, y = smooth(panel, error, _LEAST_LAWS)
+    own = [(case[panel.against == "step_size"], error(*case)) for case in panel.cases()]
+    known = {math.log(a): math.log(b) for a, b in [*zip(x, y, strict=True), *own] if 0.0 < b < math.inf}
     if len(known) < 2:
         return [], []
-    through = PchipInterpolator(*zip(*known, strict=True))
-    low, high = known[0][0], known[-1][0]
-    fine = [low + (high - low) * k / 200 for k in range(201)]
-    return [math.exp(a) for a in fine], [math.exp(float(through(a))) for a in fine]
+    gaps = list(pairwise(sorted(known)))
+    for _ in range(_REFINED):
+        through = _through(known)
+        split: list[tuple[float, float]] = []
+        for low, high in gaps:
+            middle = 0.5 * (low + high)
+            found = error(*_case(panel, math.exp(middle)))
+            if not 0.0 < found < math.inf:
+                continue
+            known[middle] = math.log(found)
+            if abs(known[middle] - through(middle)) > _RIGHT:
+                split += [(low, middle), (middle, high)]
+        gaps = split
+    low, high, through = min(known), max(known), _through(known)
+    fine = [low + (high - low) * k / 400 for k in range(401)]
+    return [math.exp(a) for a in fine], [math.exp(through(a)) for a in fine]
+
+
+def _through(known: Mapping[float, float]) -> Callable[[float], float]:
+    """A curve through points, without overshooting."""
+    from scipy.interpolate import PchipInterpolator
+
+    curve = PchipInterpolator(*zip(*sorted(known.items()), strict=True))
+    return lambda at: float(curve(at))
 
 
 def _labels(ticks: Sequence[float]) -> list[str]:

@@ -8,11 +8,14 @@ from typing import Any
 
 from . import plots
 from .base import Row
-from .rate_targets import TABLE, TABLE_ITO, target_named
+from .rate_targets import TABLE, TABLE_ITO, table_of, target_named
 from .scheme_figures import LABELS
 
-# Table 1's exponents, and that of Cheng's Example in d.
-_GUIDES = {"w2": ((-1.0, "ε⁻¹"), (-2.0 / 3.0, "ε^(-2/3)")), "dim": ((1.0, "d"), (0.5, "d^(1/2)"))}
+# Names of the paper's exponents: in ε and in d.
+_GUIDES = {
+    "w2": {2.0: "ε⁻²", 1.0: "ε⁻¹", 2.0 / 3.0: "ε^(-2/3)"},
+    "dim": {4.0 / 3.0: "d^(4/3)", 1.0: "d", 0.5: "d^(1/2)"},
+}
 _COLORS = dict(zip(("em", "srk-ld", "ozaki", "tamed", "sra1", "shark", "lm"), plots.COLORS, strict=False))
 _COLORS["srk-id"] = plots.COLOR_OF["srk-id"]
 _MOMENTUM = dict(zip(("cheng", "randomized-midpoint", "baoab", "ubu"), plots.COLORS, strict=False))
@@ -47,12 +50,14 @@ def _draw(
         axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), fontsize=10)
     if seen:
         x, y = zip(*seen, strict=True)
-        for axis in axes:
+        for axis, target in zip(axes, targets, strict=True):
             limits = (0.6 * min(x), 1.7 * max(x)), (0.7 * min(y), 1.4 * max(y))
             axis.set(xlim=limits[0], ylim=limits[1])
-            _guides(axis, _GUIDES[against], (limits[0][1], limits[1][0]) if against == "w2" else (min(x), 1.0))
+            shown = [row for row in exponents if row["target"] == target and math.isfinite(row[exponent])]
+            guides = _guides_of(target, [row["scheme"] for row in shown], against)
+            _guides(axis, guides, (limits[0][1], limits[1][0]) if against == "w2" else (min(x), 1.0))
     told = "gradients/log(W2 of the start/ε)"
-    axes[0].set_ylabel(told if against == "w2" else f"{told}, at the least d: 1")
+    figure.supylabel(told if against == "w2" else f"{told}, at the least d: 1")
     plots.save(figure, file)
 
 
@@ -82,6 +87,13 @@ def _draw_scheme(axis: Any, own: Sequence[Row], fitted: Row, against: str, expon
     return points
 
 
+def _guides_of(target: str, schemes: Sequence[str], against: str) -> list[tuple[float, str]]:
+    """The paper's powers for the schemes of a panel."""
+    sign, place = (-1.0, 0) if against == "w2" else (1.0, 1)
+    known = {table_of(target, scheme)[place] for scheme in schemes}
+    return [(sign * power, name) for power, name in _GUIDES[against].items() if power in known]
+
+
 def _guides(axis: Any, guides: Sequence[tuple[float, str]], corner: tuple[float, float]) -> None:
     """Dotted lines of these powers from a point to where they leave the panel, named there."""
     (left, right), (_, top) = axis.get_xlim(), axis.get_ylim()
@@ -90,5 +102,6 @@ def _guides(axis: Any, guides: Sequence[tuple[float, str]], corner: tuple[float,
         reach = corner[1] * (other / corner[0]) ** power
         end = (other, reach) if reach <= top else (corner[0] * (top / corner[1]) ** (1.0 / power), top)
         axis.plot(*zip(corner, end, strict=True), **plots.GUIDE)
-        offset = (-6, -12) if end[1] == top else (-2, 6)
-        axis.annotate(name, end, ha="right", fontsize=10, color="0.35", xytext=offset, textcoords="offset points")
+        # Beside the line, on the side that it leaves free.
+        offset, side = ((10, -9), "left") if power < 0 else ((-6, -12) if end[1] == top else (-2, 6), "right")
+        axis.annotate(name, end, ha=side, fontsize=10, color="0.35", xytext=offset, textcoords="offset points")

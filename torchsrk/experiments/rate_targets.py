@@ -43,6 +43,7 @@ _TIES = {
     "tamed": "its taming looks at all coordinates",
     "randomized-midpoint": "one random time serves all coordinates, so that its law is no product",
 }
+_FEW_DIMENSIONS = "at β = 0.33 it is uniformly dissipative in up to 5 dimensions, too few for an exponent"
 _TOO_SMALL = "in four coordinates its error is below what polynomials of degree 6 resolve"
 _UNRESOLVED = dict.fromkeys(("randomized-midpoint", "baoab", "ubu"), _TOO_SMALL)
 _REACH = 9.0  # of the grid for means and deviations, in deviations
@@ -179,7 +180,10 @@ def refusal(target: str, scheme: str) -> str:
 
 
 def refusal_in_dimensions(target: str, scheme: str) -> str:
-    """Why the law in many dimensions is not that of the blocks; empty where it is, and where blocks are not needed."""
+    """Why there is no law in many dimensions, or it is not that of the blocks; empty where it is, and where blocks are
+    not needed."""
+    if target == "non-convex":
+        return _FEW_DIMENSIONS
     return _TIES.get(scheme, "") if target in TARGETS else ""
 
 

@@ -195,7 +195,7 @@ def _against_dimension(
     settings: Settings, target: str, scheme: str, sizes: Sequence[float], results: Sequence[Result]
 ) -> list[Row]:
     """At the largest ε that every dimension has a best step size for."""
-    if refusal_in_dimensions(target, scheme) or target == "non-convex":
+    if refusal_in_dimensions(target, scheme):
         return []
     each = [
         _rows(target, scheme, sizes, [_whole(target, one, dim)[0] for one in results], tolerances(settings), dim)
@@ -288,17 +288,21 @@ def _refused(settings: Settings) -> list[Row]:
         for target, scheme in product(settings.targets, settings.schemes)
         if applies(target, scheme)
     ]
-    ties = [
-        {"target": "of blocks", "scheme": scheme, "against": "dim", "why": f"in d, {why}"}
-        for scheme in settings.schemes
-        for why in {refusal_in_dimensions(target, scheme) for target in settings.targets} - {""}
+    ties = {
+        ("of blocks" if target in TARGETS else target, scheme): refusal_in_dimensions(target, scheme)
+        for scheme, target in product(settings.schemes, settings.targets)
+        if applies(target, scheme)
+    }
+    wide = [
+        {"target": target, "scheme": scheme, "against": "dim", "why": f"in d, {why}"}
+        for (target, scheme), why in ties.items()
+        if why
     ]
-    return [row for row in rows if row["why"]] + ties
+    return [row for row in rows if row["why"]] + wide
 
 
 def _lacks_dimensions(row: Row) -> bool:
-    refused = refusal_in_dimensions(row["target"], row["scheme"]) or row["target"] == "non-convex"
-    return math.isnan(row["exponent_in_dim"]) and not refused
+    return math.isnan(row["exponent_in_dim"]) and not refusal_in_dimensions(row["target"], row["scheme"])
 
 
 def _too_narrow(row: Row) -> Row:

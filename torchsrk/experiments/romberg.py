@@ -264,7 +264,8 @@ def _needed(own: Sequence[Row], w2: float) -> float:
 
 def draw(targets: Sequence[str], rows: Sequence[Row], file: Any) -> None:
     """W2 of laws against gradients in a unit of time, a panel for each target."""
-    figure, axes = plots.panels(len(targets), share_y=True)
+    count = len(targets)
+    figure, axes = plots.panels(count, width=4.8, height=4.0, columns=min(2, count), share_y=True)
     for axis, target in zip(axes, targets, strict=True):
         for scheme, label in LABELS.items():
             own = [row for row in rows if (row["target"], row["scheme"]) == (target, scheme)]
@@ -273,7 +274,9 @@ def draw(targets: Sequence[str], rows: Sequence[Row], file: Any) -> None:
         axis.set(xscale="log", yscale="log", title=target_named(target).title)
         axis.set_xlabel("gradients in a unit of time")
         plots.label_round_numbers(axis.xaxis)
-    axes[0].set_ylabel("W2 of the law to the target")
-    handles = dict(zip(*reversed(axes[0].get_legend_handles_labels()), strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(LABELS))
+    figure.supylabel("W2 of the law to the target")
+    # In the cell that three panels leave free.
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": min(2, count)}
+    hole: dict[str, Any] = {"loc": "center", "bbox_to_anchor": (0.77, 0.27)}
+    figure.legend(*axes[0].get_legend_handles_labels(), **(hole if count == 3 else place))
     plots.save(figure, file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Literal
@@ -61,6 +62,17 @@ class Settings:
                 f"errors: below shift ({self.shift:g}), which the start is away at least: no step is needed for "
                 f"{max(self.errors):g}"
             )
+        self._check_constants("non-convex", "beta, gamma", lambda: non_convex_constants(hills_of(self)))
+        self._check_constants("regression", "observations", lambda: smoothness_of(self, "regression"))
+
+    def _check_constants(self, target: str, keys: str, find: Callable[[], object]) -> None:
+        """One clear error where no bound applies to a target."""
+        if target not in self.targets:
+            return
+        try:
+            find()
+        except ValueError as error:
+            raise ConfigError(f"{keys}: no bound applies to {target} with these: {error}") from error
 
 
 def bounds_of(settings: Settings, target: str) -> list[Bound]:

@@ -274,4 +274,5 @@ def _draw_trace(axis: Any, traces: list[Row], scheme: str, h: float, shade: floa
     own = [row for row in traces if (row["scheme"], row["step_size"]) == (scheme, h)]
     times, errors = [1000 * row["seconds"] for row in own], [row["w2_squared"] for row in own]
     color = plots.lighter(plots.COLOR_OF[scheme], shade)
-    axis.plot(times, errors, color=color, label=f"{plots.LABELS[scheme]} ({h:g})")
+    # A dot a step: there is no law between two.
+    axis.plot(times, errors, color=color, marker=".", markersize=4, label=f"{plots.LABELS[scheme]} ({h:g})")

@@ -6,9 +6,9 @@ from .estimates import estimated
 from .ito import DiffusionConstants, non_convex_constants, theorem_one_em_ito, theorem_one_srk_id
 from .known import dalalyan_karagulyan, dalalyan_karagulyan_hessian, durmus_moulines
 from .langevin import theorem_one_em, theorem_one_srk_ld
-from .master import LocalDeviation
+from .master import LocalDeviation, theorem_one
 from .smoothness import Smoothness, certified
-from .underdamped import cheng, shen_lee, theorem_one_cheng, theorem_one_midpoint
+from .underdamped import cheng, cheng_stated, shen_lee, theorem_one_cheng, theorem_one_midpoint
 
 __all__ = [
     "Bound",
@@ -21,6 +21,7 @@ __all__ = [
     "certified",
     "check_dissipativity",
     "cheng",
+    "cheng_stated",
     "dalalyan_karagulyan",
     "dalalyan_karagulyan_hessian",
     "durmus_moulines",
@@ -28,6 +29,7 @@ __all__ = [
     "measured_contraction",
     "non_convex_constants",
     "shen_lee",
+    "theorem_one",
     "theorem_one_cheng",
     "theorem_one_em",
     "theorem_one_em_ito",

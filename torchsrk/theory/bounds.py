@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from .numbers import check_count, check_from_zero, check_positive
+
 _FRACTIONS = 400  # step sizes that a plan chooses from
 _LEAST_FRACTION = 1e-3  # of the largest step whose bias is below ε: smaller ones only cost
 
@@ -44,6 +46,11 @@ class Bound:
     decay: Callable[[float], float]
     bias: Callable[[float], float]
     factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_from_zero(start=self.start)
+        check_positive(largest_step=self.largest_step, factor=self.factor)
+        check_count(gradients_per_step=self.gradients_per_step)
 
     def after(self, steps: int, *, step_size: float) -> float:
         """The bound on W2 after so many steps."""
@@ -92,8 +99,7 @@ class Bound:
         return low
 
     def _check(self, step_size: float) -> None:
-        if isinstance(step_size, bool) or not isinstance(step_size, (int, float)) or not step_size > 0.0:
-            raise ValueError(f"step_size is a positive number; got {step_size!r}")
+        check_positive(step_size=step_size)
         if step_size > self.largest_step:
             raise ValueError(
                 f"{self.name} is proven for step sizes up to {self.largest_step:.4g}; got {step_size:g}: nothing is "

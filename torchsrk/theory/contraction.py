@@ -11,6 +11,7 @@ from torch import Tensor
 from ..integrators import integrator_named
 from ..sampling import sample
 from ..sde import BaseSDE
+from .numbers import is_number
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,17 @@ def check_dissipativity(sde: BaseSDE, x: Tensor, y: Tensor, *, claimed: float) -
     """
     if x.shape != y.shape or x.ndim != 2 or 0 in x.shape:
         raise ValueError(f"x and y are (pairs, dim), of one shape; got {tuple(x.shape)} and {tuple(y.shape)}")
+    if not is_number(claimed):
+        raise ValueError(f"claimed is a number, the α that is asked about; got {claimed!r}")
     apart = (x - y).square().sum(-1)
-    if not bool((apart > 0).all()):
+    if not bool(((apart > 0) & apart.isfinite()).all()):
         raise ValueError("x and y are points that differ in every pair; some do not, or are not finite")
     with torch.no_grad():
         pull = ((sde.drift(0.0, x) - sde.drift(0.0, y)) * (x - y)).sum(-1)
         spread = _matrix(sde, x) - _matrix(sde, y)
         allowed = -(pull + 0.5 * spread.square().sum((-2, -1))) / apart
+    if not bool(allowed.isfinite().all()):
+        raise ValueError("the drift or the diffusion is not finite at some of the points")
     return DissipativityCheck(float(claimed), float(allowed.min()), len(x))
 
 

@@ -16,6 +16,7 @@ from ..potentials import NonConvex
 from . import master
 from .bounds import Bound
 from .master import LocalDeviation
+from .numbers import check_count, check_from_zero, is_number
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,20 @@ class DiffusionConstants:
     growth_frobenius: float
 
     def __post_init__(self) -> None:
-        if not (self.contraction > 0.0 and self.dissipativity > 0.0):
+        if not all(is_number(rate) and rate > 0.0 for rate in (self.contraction, self.dissipativity)):
             raise ValueError(
                 "Theorem 1 needs a uniformly dissipative diffusion; got "
                 f"contraction {self.contraction!r} and dissipativity {self.dissipativity!r}"
             )
+        check_count(dim=self.dim, brownian=self.brownian)
+        for name, count in (("drift", 2), ("diffusion", 3)):
+            values = getattr(self, name)
+            if not isinstance(values, tuple) or len(values) != count:
+                raise ValueError(f"{name} is a tuple of {count} Lipschitz constants; got {values!r}")
+            check_from_zero(**{f"{name}[{number}]": value for number, value in enumerate(values)})
+        rest = ("excess", "diffusion_frobenius", "growth", "growth_frobenius")
+        check_from_zero(**{name: getattr(self, name) for name in rest})
+        master.check_contraction(self.contraction, self.drift[0])
 
     def pi_drift(self, power: int) -> float:
         """π₁,ₙ(b)."""
@@ -197,33 +207,34 @@ def em_deviation(c: DiffusionConstants, second: float) -> LocalDeviation:
 
 def theorem_one_em_ito(c: DiffusionConstants, *, start: float, radius: float) -> Bound:
     """Theorem 1 for Euler-Maruyama on a uniformly dissipative diffusion, of order h^½."""
+    check_from_zero(radius=radius)
     deviation = em_deviation(c, em_second_moment(c, radius=radius))
-    own = c.dissipativity / (2.0 * c.pi_drift(2))
-    return _theorem_one(c, "em", "Theorem 1, Itô", start, own, lambda h: deviation)
+    return _theorem_one(c, "em", "Theorem 1, Itô", start, deviation)
 
 
 def theorem_one_srk_id(c: DiffusionConstants, *, start: float, radius: float) -> Bound:
     """Theorem 3: Theorem 1 for SRK-ID on a uniformly dissipative diffusion, of order h."""
+    check_from_zero(radius=radius)
 
     def deviation(h: float) -> LocalDeviation:
         second, fourth = (moment(c, h, radius=radius) for moment in (srk_id_second_moment, srk_id_fourth_moment))
         return LocalDeviation(1.5, 2.0, constant_d3(c, second, fourth), constant_d4(c, second, fourth))
 
-    return _theorem_one(c, "srk-id", "Theorem 3", start, c.dissipativity / (2.0 * c.pi_drift(2)), deviation)
+    return _theorem_one(c, "srk-id", "Theorem 3", start, deviation)
 
 
 def _theorem_one(
-    c: DiffusionConstants, scheme: str, name: str, start: float, own_step: float, deviation: master.DeviationAt
+    c: DiffusionConstants, scheme: str, name: str, start: float, deviation: LocalDeviation | master.DeviationAt
 ) -> Bound:
-    alpha, drift = c.contraction, c.drift[0]
-    whole = master.largest_step(contraction=alpha, drift_lipschitz=drift, diffusion_lipschitz=c.diffusion_frobenius)
-    return Bound(
+    """For h ≤ 1 ∧ α/(2π₁,₂(b)), which the moments of both need."""
+    return master.theorem_one(
+        deviation,
+        contraction=c.contraction,
+        drift_lipschitz=c.drift[0],
+        diffusion_lipschitz=c.diffusion_frobenius,
+        start=start,
+        own_step=c.dissipativity / (2.0 * c.pi_drift(2)),
         name=name,
         scheme=scheme,
-        gradients_per_step=1,
         source="the paper, constants repaired" + ("; moments derived here" if scheme == "srk-id" else ""),
-        start=start,
-        largest_step=min(own_step, whole),
-        decay=lambda h: master.decay(h, contraction=alpha),
-        bias=lambda h: master.bias(h, deviation(h), contraction=alpha, drift_lipschitz=drift),
     )

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from . import master
 from .bounds import Bound
 from .master import LocalDeviation
+from .numbers import check_from_zero
 from .smoothness import Smoothness
 
 # SRK-LD's stages are √(2h(½ ± 1/√6)) normals away from their means: half the sum of both, times √2.
@@ -128,6 +129,7 @@ def srk_ld_deviation(f: Smoothness, moments: Moments) -> LocalDeviation:
 def theorem_one_em(f: Smoothness, *, start: float, radius: float) -> Bound:
     """Theorem 1 for Euler-Maruyama from a point; ``radius`` is its distance from the minimiser, ``start`` its W2."""
     f.hessian()
+    check_from_zero(radius=radius)
     own = 2.0 / (f.strong_convexity + f.smoothness)
     return _theorem_one(
         f,
@@ -142,6 +144,7 @@ def theorem_one_em(f: Smoothness, *, start: float, radius: float) -> Bound:
 def theorem_one_srk_ld(f: Smoothness, *, start: float, radius: float) -> Bound:
     """Theorem 2: Theorem 1 for SRK-LD from a point at this distance from the minimiser."""
     f.third()
+    check_from_zero(radius=radius)
     return _theorem_one(
         f,
         scheme="srk-ld",
@@ -155,14 +158,14 @@ def theorem_one_srk_ld(f: Smoothness, *, start: float, radius: float) -> Bound:
 def _theorem_one(
     f: Smoothness, *, scheme: str, gradients: int, start: float, own_step: float, deviation: master.DeviationAt
 ) -> Bound:
-    alpha, smooth = f.strong_convexity, f.smoothness
-    return Bound(
+    return master.theorem_one(
+        deviation,
+        contraction=f.strong_convexity,
+        drift_lipschitz=f.smoothness,
+        start=start,
+        own_step=own_step,
         name="Theorem 1" if scheme == "em" else "Theorem 2",
         scheme=scheme,
         gradients_per_step=gradients,
         source="the paper, constants repaired; moments derived here",
-        start=start,
-        largest_step=min(own_step, master.largest_step(contraction=alpha, drift_lipschitz=smooth)),
-        decay=lambda h: master.decay(h, contraction=alpha),
-        bias=lambda h: master.bias(h, deviation(h), contraction=alpha, drift_lipschitz=smooth),
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from ..potentials import Potential
+from .numbers import check_count, check_positive, is_number
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,13 @@ class Smoothness:
     third_derivative_lipschitz: float | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.dim, bool) or not isinstance(self.dim, int) or self.dim < 1:
-            raise ValueError(f"dim is a positive integer; got {self.dim!r}")
+        check_count(dim=self.dim)
         m, smooth = self.strong_convexity, self.smoothness
-        if not all(_is_number(value) for value in (m, smooth)) or not 0.0 < m <= smooth < math.inf:
+        if not (is_number(m) and is_number(smooth) and 0.0 < m <= smooth):
             raise ValueError(f"0 < strong_convexity ≤ smoothness is needed; got {m!r} and {smooth!r}")
         for name in ("hessian_lipschitz", "third_derivative_lipschitz"):
             value = getattr(self, name)
-            if value is not None and (not _is_number(value) or not 0.0 <= value < math.inf):
+            if value is not None and not (is_number(value) and value >= 0.0):
                 raise ValueError(f"{name} is a number from 0 on, or None; got {value!r}")
 
     @property
@@ -51,6 +50,7 @@ class Smoothness:
 
     def scaled(self, c: float) -> Smoothness:
         """Of f(x/c): the same target in other units, in which distances are c times as large."""
+        check_positive(c=c)
         third, fourth = self.hessian_lipschitz, self.third_derivative_lipschitz
         return Smoothness(
             self.dim,
@@ -64,6 +64,8 @@ class Smoothness:
 def certified(potential: Potential, *, dim: int | None = None) -> Smoothness:
     """What a potential says of itself: a proof, not a measurement. One clear error where it is not known."""
     size = potential.dim if dim is None else dim
+    if potential.dim is not None and size != potential.dim:
+        raise ValueError(f"this {type(potential).__name__} lives in dimension {potential.dim}; got dim={dim!r}")
     if size is None:
         raise ValueError(f"{type(potential).__name__} serves any dimension: give dim")
     m, smooth = potential.strong_convexity, potential.smoothness
@@ -79,7 +81,3 @@ def _known(value: float | None, name: str) -> float:
     if value is None:
         raise ValueError(f"{name} is not known, and this bound needs it: give it, or take another bound")
     return value
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

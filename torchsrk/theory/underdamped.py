@@ -15,6 +15,7 @@ import math
 from . import master
 from .bounds import Bound, decay_of
 from .master import LocalDeviation
+from .numbers import check_from_zero
 from .recursion import fixed_point_bound
 from .smoothness import Smoothness
 
@@ -53,6 +54,27 @@ def midpoint_spread(h: float) -> float:
 def cheng(f: Smoothness, *, start: float) -> Bound:
     """w' ≤ e^(-h/(2κ))w + c(√(d/L) + √2w), c = ``cheng_deviation``: their theorems, moments by the coupling."""
     return _coupled(f, start, name="Cheng et al.", scheme="cheng", gradients=1, mean=cheng_deviation, spread=_none)
+
+
+def cheng_stated(f: Smoothness, *, radius: float) -> Bound:
+    """4e^(-nh/(2κ))W₀ + 4h²√(2E/5)/(1 - e^(-h/(2κ))), E = 26(d/m + D²), W₀ ≤ 3√(d/m + D²), h ≤ 1: as they state it.
+
+    For a start at rest, D = ``radius`` from the minimiser. From memory: with h = ε/(104κ√(d/m + D²)) each half is at
+    most ε/2, which is their Theorem 1 and its 208κ²√(d/m + D²)/ε·log(24√(d/m + D²)/ε) steps.
+    """
+    check_from_zero(radius=radius)
+    kappa, size = f.condition, math.sqrt(f.dim / f.strong_convexity + radius**2)
+    return Bound(
+        name="Cheng et al., as stated",
+        scheme="cheng",
+        gradients_per_step=1,
+        source="Cheng et al. (2018), Theorem 1; from memory",
+        start=3.0 * size,
+        largest_step=1.0,
+        decay=lambda h: h / (2.0 * kappa),
+        bias=lambda h: 4.0 * h**2 * math.sqrt(2.0 * 26.0 / 5.0) * size / -math.expm1(-h / (2.0 * kappa)),
+        factor=4.0,
+    )
 
 
 def shen_lee(f: Smoothness, *, start: float) -> Bound:
@@ -131,22 +153,21 @@ def _theorem_one(
     f: Smoothness, start: float, name: str, scheme: str, gradients: int, orders: master.SpeedDeviation
 ) -> Bound:
     coupled = {"cheng": cheng, "randomized-midpoint": shen_lee}[scheme](f, start=start)
-    alpha, level = 1.0 / (2.0 * f.condition), math.sqrt(f.dim / f.smoothness)
+    level = math.sqrt(f.dim / f.smoothness)
 
-    def bias(h: float) -> float:
+    def deviation(h: float) -> LocalDeviation:
         # A chain is never farther than the coupling says: with that its speeds are bounded.
-        speed = level + _ROOT2 * (_ROOT2 * start + coupled.bias(h))
-        return master.bias(h, orders(h, speed), contraction=alpha, drift_lipschitz=_DRIFT)
+        return orders(h, level + _ROOT2 * (_ROOT2 * start + coupled.bias(h)))
 
-    whole = master.largest_step(contraction=alpha, drift_lipschitz=_DRIFT)
-    return Bound(
+    return master.theorem_one(
+        deviation,
+        contraction=1.0 / (2.0 * f.condition),
+        drift_lipschitz=_DRIFT,
+        start=start,
+        own_step=coupled.largest_step,
         name=name,
         scheme=scheme,
         gradients_per_step=gradients,
         source="the paper's Example; constants derived here",
-        start=start,
-        largest_step=min(coupled.largest_step, whole),
-        decay=lambda h: master.decay(h, contraction=alpha),
-        bias=bias,
         factor=_ROOT2,
     )
