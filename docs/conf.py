@@ -18,6 +18,8 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "extensions.plain_docstrings",
+    "extensions.code_links",
+    "extensions.large_figures",
     "sphinx.ext.viewcode",
     "myst_parser",
     "sphinx_copybutton",
@@ -37,6 +39,7 @@ autodoc_class_signature = "mixed"
 autodoc_preserve_defaults = True
 napoleon_use_ivar = True
 add_module_names = False
+python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
 
 myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
@@ -66,7 +69,7 @@ html_theme = "furo"
 html_title = f"torchsrk {release}"
 html_static_path = ["_static"]
 html_css_files = ["torchsrk.css"]
-smartquotes = False  # a prime of a formula is no quotation mark
+smartquotes_action = "D"  # dashes alone: a prime of a formula is no quotation mark
 html_show_sourcelink = False
 html_show_copyright = False
 copybutton_prompt_text = r">>> |\$ "

@@ -33,7 +33,12 @@ def save_checkpoint(file: Path | str, state: Mapping[str, Any]) -> None:
 
 
 def load_checkpoint(file: Path | str, device: torch.device | str = "cpu") -> dict[str, Any]:
-    """What ``save_checkpoint`` wrote; a CheckpointError for a file that is cut short, damaged or another's."""
+    """What ``save_checkpoint`` wrote; a CheckpointError for a file that is cut short, damaged or another's.
+
+    Args:
+        file: its path.
+        device: where tensors are put.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import load
 

@@ -145,6 +145,7 @@ class DiffusionDistribution(Distribution):
 
     @property
     def support(self) -> constraints.Constraint:
+        """Where draws lie: the ``support`` that was given, or all of space."""
         return self._support
 
     @property

@@ -59,12 +59,8 @@ run = sample(
     compile=True,
 )
 weights = run.trajectory.flatten(0, 1)
-print(weights.shape, "weights; accuracy of the mean:", end=" ")
-print(
-    float(
-        ((torch.sigmoid(logits(weights, X)).mean(0) > 0.5) == y.bool()).float().mean()
-    )
-)
+right = (torch.sigmoid(logits(weights, X)).mean(0) > 0.5) == y.bool()
+print(f"{len(weights)} networks; accuracy of their mean: {right.float().mean():.3f}")
 
 # %%
 # On the left what the posterior predicts; on the right how far its networks disagree:

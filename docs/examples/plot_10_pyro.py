@@ -97,7 +97,9 @@ bars = {
 # The two agree on every county, small ones (above) and large ones; and what the same
 # precision costs.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), width_ratios=(1.5, 1))
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(10, 4.6), width_ratios=(1.5, 1), layout="constrained"
+)
 order = torch.bincount(county, minlength=COUNTIES).argsort(descending=True)
 ends = torch.tensor([0.05, 0.95])
 for sites, label, colour, shift in (
@@ -133,5 +135,4 @@ right.legend(
     bbox_to_anchor=(0.5, 1.0),
     ncols=2,
 )
-figure.tight_layout()
 plt.show()

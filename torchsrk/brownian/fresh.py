@@ -24,6 +24,7 @@ class FreshNoise:
     Args:
         seed: 0 to 2**64 - 1.
         shape: (..., brownian); the leading dimensions are the particles, numbered in row-major order.
+        dtype, device: of the increments.
         first_particle: the number of the first one, for a batch that is part of a larger one.
         levy_area: how Lévy areas are approximated when a scheme asks for them.
         overwrite: draw into the same memory at every step: an increment is good until the next one is asked for.
@@ -90,7 +91,13 @@ class FreshNoise:
 
 
 def start_normals(seed: int, step: int = 0, first_particle: int = 0) -> Callable[[Tensor], Tensor]:
-    """What gives a scheme's ``init`` its normals: of the shape, dtype and device of a tensor (..., components)."""
+    """What gives a scheme's ``init`` its normals: of the shape, dtype and device of a tensor (..., components).
+
+    Args:
+        seed: of the run.
+        step: the number of the step that they are drawn at.
+        first_particle: the number of the first particle.
+    """
 
     def normals(like: Tensor) -> Tensor:
         out = torch.empty(like.shape, dtype=like.dtype, device=like.device).view(-1, like.shape[-1])

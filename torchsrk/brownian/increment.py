@@ -12,7 +12,17 @@ from torch import Tensor
 
 
 class Needs(Flag):
-    """What a scheme asks for over a step, any of these together."""
+    """What a scheme asks for over a step, any of these together: fields of an Increment.
+
+    Attributes:
+        NOTHING: nothing.
+        INCREMENT: W.
+        SPACE_TIME_AREA: H.
+        SPACE_TIME_TIME_AREA: K.
+        LEVY_AREA: A.
+        BETWEEN: Z.
+        UNIFORM: u.
+    """
 
     NOTHING = 0
     INCREMENT = auto()

@@ -108,7 +108,10 @@ class LevyArea(ABC):
 
 
 class FourierLevyArea(LevyArea):
-    """Kloeden, Platen and Wright's truncated series: no tail. What the paper uses, with n = 3000."""
+    """Kloeden, Platen and Wright's truncated series: no tail. What the paper uses, with n = 3000.
+
+    ``terms`` and ``order`` are those of LevyArea.
+    """
 
     exponent = 0.5
 
@@ -121,7 +124,10 @@ class FourierLevyArea(LevyArea):
 
 
 class WiktorssonLevyArea(LevyArea):
-    """Wiktorsson's (2001) tail: a Gaussian of the exact covariance of the rest, given W."""
+    """Wiktorsson's (2001) tail: a Gaussian of the exact covariance of the rest, given W.
+
+    ``terms`` and ``order`` are those of LevyArea.
+    """
 
     exponent = 1.0
 

@@ -16,7 +16,19 @@ _REFERENCE_BLOCKS = 1 << 18  # blocks drawn together by tensor operations: bound
 
 
 class Stream(IntEnum):
-    """What a draw is for. Streams are independent: two uses of one (seed, particle, step) never share a number."""
+    """What a draw is for. Streams are independent: two uses of one (seed, particle, step) never share a number.
+
+    Attributes:
+        INCREMENT, SPACE_TIME_AREA, SPACE_TIME_TIME_AREA, BETWEEN, UNIFORM: of an Increment's W, H, K, Z and u.
+        LEVY_COSINE, LEVY_SINE, LEVY_TAIL: of Lévy areas drawn with W, and PATH_AREA of those of a BrownianPath.
+        EXACT_DRAW: of a target's exact draws.
+        MINIBATCH: of the rows that a gradient sees.
+        SUBSAMPLE: of which points or particles are taken.
+        PROJECTION: of directions.
+        START, VELOCITY: of where chains begin.
+        SEED: of seeds that are made of a seed.
+        CHECK: of where gradients and compiled programs are checked.
+    """
 
     INCREMENT = 0
     SPACE_TIME_AREA = 1
@@ -53,6 +65,9 @@ def fill_normal(
     Args:
         out: contiguous float32 or float64, (particles, components) for one step or (steps, particles, components) for
             consecutive steps, on any device.
+        seed: 0 to 2**64 - 1.
+        stream: what the draw is for, a Stream.
+        scale: the standard deviation.
         step, first_particle, first_component: the indices of ``out``'s first entry. ``first_component`` is a multiple
             of 4, so that it starts a block in either dtype. A step may be an int64 tensor of one number on ``out``'s
             device, which is not read back: a captured CUDA graph draws other steps when it is replayed.
@@ -128,7 +143,13 @@ class NormalSource(Protocol):
 
 @dataclass(frozen=True)
 class StepNormals:
-    """The standard normals of one step, for a run of particles."""
+    """The standard normals of one step, for a run of particles.
+
+    Attributes:
+        seed: of the run.
+        step: the number of the step.
+        first_particle: the number of the first particle.
+    """
 
     seed: int
     step: int

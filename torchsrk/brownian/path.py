@@ -30,6 +30,8 @@ class BrownianPath:
         shape: (..., brownian).
         num_steps: number of cells of the finest grid.
         seed: the path is a function of (seed, shape, dtype, grid), whatever is asked in whatever order.
+        t0, t1: the ends of the path.
+        dtype, device: of the increments.
     """
 
     def __init__(

@@ -86,7 +86,15 @@ class Explanation:
 def explain(
     sde: BaseSDE, integrator: Integrator | str, x: Tensor, *, step_size: float = 0.01, **options: Any
 ) -> Explanation:
-    """What becomes of a step of particles x (..., dim) when it is compiled; ``options`` are ``levy_area``, if any."""
+    """What becomes of a step when it is compiled. Nothing is run but the step itself, to time it.
+
+    Args:
+        sde: as for ``sample``.
+        integrator: a scheme or its name.
+        x: positions of particles (..., dim).
+        step_size: of the step that is timed.
+        options: ``levy_area``, if any.
+    """
     from ..sampling import problem_of
     from .programs import find
 

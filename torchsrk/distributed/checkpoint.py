@@ -36,6 +36,10 @@ def save_sharded(folder: Path | str, state: Mapping[str, Any]) -> None:
     """Write DTensors of one mesh, and what JSON holds: numbers, strings, None, and lists and dicts of these.
 
     Whenever a process or a machine is lost, the folder, which all ranks see, holds the checkpoint before or this one.
+
+    Args:
+        folder: that all ranks see.
+        state: what to keep, by name.
     """
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter

@@ -42,6 +42,12 @@ def sample_tuned(
 
     All ranks have the same plan: tuned with the same seed, or loaded. Draws go on from those of a Run ``after`` which
     they come, which this made.
+
+    Args:
+        plan: what ``tune`` gave.
+        mesh: of one dimension, as ``start`` gives it.
+        draws: how many of every particle.
+        compile, progress: as for ``sample``.
     """
     state, step = (shard(plan.state, mesh), plan.step) if after is None else (after.state, after.step)
     dim = plan.potential.loc.shape[-1]

@@ -44,7 +44,12 @@ def _cut(local: Tensor, have: range, want: range) -> Tensor:
 
 
 def gather(x: Tensor, to: int | None = None) -> Tensor | None:
-    """All rows of a sharded tensor, on every rank or on one: None on the others."""
+    """All rows of a sharded tensor, on every rank or on one: None on the others.
+
+    Args:
+        x: (rows, ...), a DTensor sharded by its rows.
+        to: the rank that gets them; None gives them to all.
+    """
     layout = Layout.of(x)
     if not is_sharded(x):
         return x

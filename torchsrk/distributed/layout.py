@@ -113,6 +113,12 @@ def own_rows(
     ``sample(x0[rows.start : rows.stop], first_particle=rows.start)`` then gives the bits of the whole batch: a rank has
     whole blocks (see ``sample``'s ``block_size``), or, for compiled steps, whole tiles of particles. Uneven where there
     is no other way; a rank may have no rows.
+
+    Args:
+        shape: of the whole batch.
+        block_size: as for ``sample``.
+        compile: whether ``sample`` is to run compiled steps.
+        group: the processes that share the rows; by default all.
     """
     if len(shape) < 2 or min(shape) < 1:
         raise ValueError(f"shape is (rows, ..., dim) of a batch with at least one row; got {tuple(shape)}")

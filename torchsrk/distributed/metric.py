@@ -18,6 +18,10 @@ def fisher_metric(x: Tensor, gradient: Tensor) -> Coordinates:
     gradients there, in which a few huge gradients count for little. Sharded or not, it is the same bits on every rank
     and for any number of them; ``AffinePotential(potential, found.loc, found.scale)`` is the target in z. Of all
     particles some sums, counts and one matrix a rank are moved.
+
+    Args:
+        x: positions (particles, dim), sharded over ranks or not.
+        gradient: the gradients of the energy there, (particles, dim).
     """
     layout, other = Layout.of(x), Layout.of(gradient, "gradient")
     dim, rows = x.shape[-1], layout.rows

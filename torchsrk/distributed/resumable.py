@@ -42,6 +42,8 @@ def sample_resumable(
     The last positions alone are kept: call it for every draw that is to be kept, with more steps.
 
     Args:
+        sde, integrator, step_size, num_steps, seed: as for ``sample``.
+        x0: as for ``sample``, a DTensor sharded by its rows.
         folder: of the checkpoint; all ranks see it. It belongs to this run, and another one is refused.
         every: seconds between checkpoints.
         options: others of ``sample``; not ``state``, ``first_step``, ``burn_in`` and ``thin``.

@@ -42,14 +42,25 @@ def start(timeout: float = 1800.0) -> DeviceMesh:
 
 
 def shard(x: Tensor, mesh: DeviceMesh) -> Tensor:
-    """A tensor that all ranks have, (rows, ...), as a DTensor of which each holds its own rows. Nothing is sent."""
+    """A tensor that all ranks have as a DTensor of which each holds its own rows. Nothing is sent.
+
+    Args:
+        x: (rows, ...), the same on every rank.
+        mesh: of one dimension, as ``start`` gives it.
+    """
     ranges, rank = even_ranges(len(x), mesh.size()), mesh.get_local_rank()
     own = ranges[rank]
     return Layout(mesh, 0, ranges, rank).sharded(x[own.start : own.stop].clone())
 
 
 def shard_rows(local: Tensor, rows: int, mesh: DeviceMesh) -> Tensor:
-    """A DTensor of so many rows of which each rank gives its own: those of ``chunk(rows, mesh)``."""
+    """A DTensor of which each rank gives its own rows: those of ``chunk(rows, mesh)``.
+
+    Args:
+        local: this rank's rows, (own rows, ...).
+        rows: how many there are over all ranks.
+        mesh: of one dimension, as ``start`` gives it.
+    """
     ranges, rank = even_ranges(rows, mesh.size()), mesh.get_local_rank()
     if len(local) != len(ranges[rank]):
         raise ValueError(f"rank {rank} of {mesh.size()} has {len(ranges[rank])} of {rows} rows; got {len(local)}")
@@ -57,5 +68,10 @@ def shard_rows(local: Tensor, rows: int, mesh: DeviceMesh) -> Tensor:
 
 
 def chunk(rows: int, mesh: DeviceMesh) -> range:
-    """This rank's rows of a DTensor, which cuts them as torch.chunk does."""
+    """This rank's rows of a DTensor, which cuts them as torch.chunk does.
+
+    Args:
+        rows: how many there are over all ranks.
+        mesh: of one dimension, as ``start`` gives it.
+    """
     return even_ranges(rows, mesh.size())[mesh.get_local_rank()]

@@ -23,7 +23,12 @@ def mean(x: Tensor) -> Tensor:
 
 
 def covariance(x: Tensor, correction: int = 1) -> Tensor:
-    """Of the particles of x (particles, dim), in float64: (dim, dim)."""
+    """Of the particles of x (particles, dim), in float64: (dim, dim).
+
+    Args:
+        x: sharded over ranks or not.
+        correction: sums are divided by particles - correction, as by ``torch.cov``.
+    """
     layout = Layout.of(x)
     if x.ndim != 2 or layout.rows <= correction:
         raise ValueError(f"x is (particles, dim) with more than {correction} particles; got {tuple(x.shape)}")
@@ -39,7 +44,12 @@ def covariance(x: Tensor, correction: int = 1) -> Tensor:
 
 
 def variance(x: Tensor, correction: int = 1) -> Tensor:
-    """Over the particles of x (..., particles, dim), in float64: (..., dim)."""
+    """Over the particles of x (..., particles, dim), in float64: (..., dim).
+
+    Args:
+        x: sharded over ranks or not.
+        correction: sums are divided by particles - correction, as by ``torch.var``.
+    """
     layout = Layout.of(x)
     if layout.rows <= correction:
         raise ValueError(f"x has more than {correction} particles; got {layout.rows}")

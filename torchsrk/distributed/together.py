@@ -25,6 +25,9 @@ _broken: dict[str, str] = {}  # groups whose ranks no longer meet in the same co
 class RankError(RuntimeError):
     """Another rank failed, was lost, or did not come in time.
 
+    Args:
+        message: what happened, in words.
+
     Attributes:
         rank: which one, where that is known.
     """
@@ -35,7 +38,11 @@ class RankError(RuntimeError):
 
 
 def set_timeout(seconds: float) -> None:
-    """How long a rank waits for the others before it raises a RankError that says for what."""
+    """How long a rank waits for the others before it raises a RankError that says for what.
+
+    Args:
+        seconds: from now on, in this process.
+    """
     global _timeout
     if not seconds > 0.0:
         raise ValueError(f"a timeout is a positive number of seconds; got {seconds!r}")

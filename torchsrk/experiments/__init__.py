@@ -42,12 +42,16 @@ def register_experiment(name: str, experiment: Experiment) -> None:
 
 
 def experiment_names() -> tuple[str, ...]:
-    """Those that a config can name."""
+    """The names that a config can give: those of torchsrk, and those that were registered."""
     return (*NAMES, *_REGISTERED)
 
 
 def experiment_named(name: str) -> Experiment:
-    """The experiment of this name."""
+    """The experiment of this name.
+
+    Args:
+        name: one of ``experiment_names()``.
+    """
     assert name in experiment_names()
     if name in _REGISTERED:
         return _REGISTERED[name]

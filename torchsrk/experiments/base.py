@@ -76,9 +76,15 @@ class Conclusion:
 
 
 class Experiment(Protocol):
-    """A module with these names. A plan depends on the settings alone: its cases by the names of their files, or names
-    that say all. ``measure`` depends on its arguments alone, so that a run that was killed ends with the numbers of one
-    that was not."""
+    """A module with these names. ``measure`` depends on its arguments alone: a run that was killed and goes on ends
+    with the numbers of one that was not.
+
+    Attributes:
+        Settings: a frozen dataclass; its fields are what a config may set.
+        plan: from the settings alone to the cases, by the names of their files; or to names that say all.
+        measure: from the settings, a case and a Context to what was measured: numbers, text, lists and tensors.
+        conclude: from the settings and all that was measured, by the names of the cases, to a Conclusion.
+    """
 
     Settings: type
 

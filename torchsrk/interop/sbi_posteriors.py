@@ -25,10 +25,11 @@ class SbiPosterior:
 
     ::
 
-        potential_fn, theta_transform = likelihood_estimator_based_potential(estimator, prior, x_o)
+        made = likelihood_estimator_based_potential(estimator, prior, x_o)
+        potential_fn, theta_transform = made
         posterior = SbiPosterior(potential_fn, prior, theta_transform)
         theta = posterior.sample((10_000,), x=x_o)
-        many = posterior.sample_batched((1_000,), x=observations)      # (1000, observations, dim)
+        many = posterior.sample_batched((1_000,), x=observations)  # (1000, observations, dim)
 
     Every observation is tuned on its own, when it is first sampled from. Later draws go on from its chains, and
     ``diagnose`` tells what speaks for them and what against them. The 256 observations that were asked for last are

@@ -30,7 +30,7 @@ class MinibatchPotential(Potential):
     Args:
         loss: (x, *batch) to (..., observations): the negative log likelihood of each observation, for x (..., dim).
         data: tensors with the observations along their first dimension.
-        batch_size: b.
+        batch_size: how many observations b a gradient sees.
         prior: the rest of the energy: a Potential, or None for a flat prior.
         seed: of the minibatches.
     """

@@ -33,7 +33,7 @@ class Chain:
     counts its steps, so that no two of them share noise. The SDE's parameters may change between calls, as an energy
     model's do in training::
 
-        chain = Chain(Langevin(energy), x0, integrator="srk-ld", step_size=0.01, seed=0, compile=True)
+        chain = Chain(Langevin(energy), x0, integrator="srk-ld", step_size=0.01, seed=0)
         for batch in data:
             draws = chain.advance(10).final
             loss = energy(batch).mean() - energy(draws).mean()

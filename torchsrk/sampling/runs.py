@@ -111,10 +111,11 @@ def sample(
             DTensor sharded over rows every process runs its own, to the same bits, and what comes is sharded likewise
             (see torchsrk/distributed).
         integrator: a scheme or its name: "em", "srk-ld", "srk-id" and more.
-        seed: of the noise. **The same seed and step numbers are the same noise**: a loop that calls ``sample`` again
+        seed: of the noise. The same seed and step numbers are the same noise: a loop that calls ``sample`` again
             and again from where it stopped, with one seed and without ``first_step=run.step``, gives every particle the
             same kicks each time, and the law comes out wrong. ``torchsrk.Chain`` counts the steps itself.
-        step_size, num_steps: the length of all steps, and how many there are; or
+        step_size: the length of all steps, with ``num_steps``; or give ``step_sizes``.
+        num_steps: how many there are.
         step_sizes: the length of every step, from step number 0 on, of those before ``first_step`` too; num_steps is
             then what these leave, or fewer. For an SDE that wants smaller steps as time goes on. Such runs are eager.
         state: the state of an earlier run of this scheme, whose final positions x0 are, to go on from.

@@ -59,10 +59,10 @@ def integrate(
         x0: the positions at ts[0], (..., dim); the leading dimensions are particles.
         ts: increasing times, the first that of x0; the same for all particles.
         integrator: a scheme or its name: "srk-id" for any SDE, "sra1" where the noise is additive.
-        step_size: the length of steps; or
+        step_size: the length of steps; or give ``step_sizes``.
         step_sizes: the length of every step from ts[0] to ts[-1]: every time of ts ends one.
-        seed: of fresh noise; or
-        path: a BrownianPath, to couple solutions with one another. Give exactly one of the two.
+        seed: of fresh noise; or give ``path``.
+        path: a BrownianPath, to couple solutions with one another.
         partial_step: let the last step before a time of ts be shorter.
         first_particle: the number of the first particle, when x0 is a part of a larger batch: then its fresh noise is
             that of these particles of the batch, and gradients of all parts sum up to those of the whole.

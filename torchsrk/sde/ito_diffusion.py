@@ -21,7 +21,7 @@ class ItoDiffusion(BaseSDE):
     otherwise ``dim`` forward derivatives in one batch.
 
     Args:
-        potential: f.
+        potential: the energy f of the invariant density exp(-f).
         diffusion: x to σ, in the form its noise type wants (see SDE); it does not depend on time.
         noise_type: as for SDE.
         skew: x to c(x), (..., dim, dim) skew, or a constant (dim, dim) tensor. It turns the drift around the level sets

@@ -95,14 +95,24 @@ def _multiplied(value: Any) -> Any:
 
 
 def plus(x: Tensor, *terms: Term) -> Tensor:
-    """x + Σ terms, a new tensor: the only one that is made, where each + would make another."""
+    """x + Σ terms, a new tensor: the only one that is made, where each + would make another.
+
+    Args:
+        x: (..., width), which is not changed.
+        terms: Terms of x's shape.
+    """
     first, *others = terms
     total = torch.add(x, first.tensor, alpha=first.factor)
     return add_(total, *others) if others else total
 
 
 def add_(total: Tensor, *terms: Term) -> Tensor:
-    """The same, written over ``total``: a tensor that the scheme itself has just made."""
+    """total + Σ terms, written over ``total``.
+
+    Args:
+        total: a tensor that the scheme itself has just made.
+        terms: Terms of its shape.
+    """
     for term in terms:
         total.add_(term.tensor, alpha=term.factor)
     return total

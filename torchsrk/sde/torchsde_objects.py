@@ -19,6 +19,9 @@ class TorchsdeSDE(BaseSDE):
 
     ``integrate``, ``sample`` and ``Chain`` make one of such an object themselves. It is called as torchsde calls it:
     with a tensor t and points (batch, dim), whatever the shape of the particles.
+
+    Args:
+        written: the object.
     """
 
     def __init__(self, written: Any) -> None:
@@ -58,7 +61,11 @@ class TorchsdeSDE(BaseSDE):
 
 
 def as_sde(given: Any) -> BaseSDE:
-    """An SDE from itself or from an object that torchsde takes; one clear error for anything else."""
+    """An SDE from itself or from an object that torchsde takes; one clear error for anything else.
+
+    Args:
+        given: a BaseSDE, which comes back as it is, or an object written for torchsde.
+    """
     if isinstance(given, BaseSDE):
         return given
     has_terms = all(callable(getattr(given, name, None)) for name in ("f", "g"))

@@ -19,7 +19,13 @@ def decay_of(lost: float) -> float:
 
 
 class Plan(NamedTuple):
-    """A step size and a number of steps after which a bound is at most ε."""
+    """A step size and a number of steps after which a bound is at most ε.
+
+    Attributes:
+        step_size: h.
+        steps: how many.
+        gradients: of a particle in all of them.
+    """
 
     step_size: float
     steps: int
@@ -31,10 +37,13 @@ class Bound:
     """W2 after n steps of h is at most factor·e^(-n·decay(h))·start + bias(h), for h up to ``largest_step``.
 
     Attributes:
+        name: of the bound.
         scheme: the integrator's name, and ``gradients_per_step`` what a step of it takes.
         source: whose bound it is, and in which of its forms.
         start: W2 between the start and the target.
+        largest_step: the largest h that it is proven for.
         decay: minus the logarithm of a step's contraction: a factor of 1 - 10⁻²⁰ would be 1 in doubles.
+        bias: W2 between the target and what the scheme converges to, at most, by h.
     """
 
     name: str

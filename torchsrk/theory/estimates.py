@@ -20,6 +20,12 @@ def estimated(potential: Potential, particles: Tensor, *, seed: int, iterations:
     By power iteration on products of ∇²f, ∇³f and ∇⁴f with vectors, from one random direction a particle. A supremum
     over all of space is at least what is seen at some points, so that smoothness and the like come out too small and
     strong convexity too large: a bound made of estimates is an estimate. Not for a gradient that draws minibatches.
+
+    Args:
+        potential: f.
+        particles: where to look, such as draws.
+        seed: of the directions.
+        iterations: of the power iteration.
     """
     _check(potential, particles, iterations)
     x = particles.detach()

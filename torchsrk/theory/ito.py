@@ -24,6 +24,7 @@ class DiffusionConstants:
     """Of dX = b dt + σ dB on R^dim, b(0) = 0, with so many Brownian motions.
 
     Attributes:
+        dim, brownian: how many coordinates, and how many Brownian motions.
         contraction: α of uniform dissipativity, and so of the W2 rate e^(-αt).
         dissipativity, excess: α and β of -2⟨b, x⟩ - ‖σ‖_F² ≥ α‖x‖² - β.
         drift: μ₁(b) and μ₂(b), Lipschitz constants of b and ∇b; ‖b‖ ≤ μ₁(b)‖x‖ makes π₁,ₙ(b) = μ₁(b)ⁿ.
@@ -206,14 +207,26 @@ def em_deviation(c: DiffusionConstants, second: float) -> LocalDeviation:
 
 
 def theorem_one_em_ito(c: DiffusionConstants, *, start: float, radius: float) -> Bound:
-    """Theorem 1 for Euler-Maruyama on a uniformly dissipative diffusion, of order h^½."""
+    """Theorem 1 for Euler-Maruyama on a uniformly dissipative diffusion, of order h^½.
+
+    Args:
+        c: constants of the diffusion, as by ``non_convex_constants``.
+        start: W2 between the start and the target.
+        radius: the distance of the starting point from the minimiser.
+    """
     check_from_zero(radius=radius)
     deviation = em_deviation(c, em_second_moment(c, radius=radius))
     return _theorem_one(c, "em", "Theorem 1, Itô", start, deviation)
 
 
 def theorem_one_srk_id(c: DiffusionConstants, *, start: float, radius: float) -> Bound:
-    """Theorem 3: Theorem 1 for SRK-ID on a uniformly dissipative diffusion, of order h."""
+    """Theorem 3: Theorem 1 for SRK-ID on a uniformly dissipative diffusion, of order h.
+
+    Args:
+        c: constants of the diffusion, as by ``non_convex_constants``.
+        start: W2 between the start and the target.
+        radius: the distance of the starting point from the minimiser.
+    """
     check_from_zero(radius=radius)
 
     def deviation(h: float) -> LocalDeviation:

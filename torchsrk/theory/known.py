@@ -16,6 +16,10 @@ def dalalyan_karagulyan(f: Smoothness, *, start: float) -> Bound:
     """(1 - mh)ⁿW₀ + 1.65κ√(hd), h ≤ 2/(m + L): Dalalyan and Karagulyan (2019), Theorem 1.
 
     A step deviates by at most L∫(s√(Ld) + √(2sd))ds = L√d(½√L h² + (2√2/3)h^(3/2)), over mh; hL ≤ 2 gives 1.65.
+
+    Args:
+        f: constants of the target, by ``certified`` or ``estimated``.
+        start: W2 between the start and the target.
     """
     m, smooth, d = f.strong_convexity, f.smoothness, f.dim
     return Bound(
@@ -35,6 +39,10 @@ def dalalyan_karagulyan_hessian(f: Smoothness, *, start: float) -> Bound:
 
     A step's deviation is a martingale of variance (2/3)L²dh³ and a rest of at most (h²/2)(L^(3/2)√d + M₂d): with
     ``fixed_point_bound`` that is M₂hd/(2m) and 1.32 for 11/5.
+
+    Args:
+        f: constants of the target, by ``certified`` or ``estimated``.
+        start: W2 between the start and the target.
     """
     m, smooth, d, third = f.strong_convexity, f.smoothness, f.dim, f.hessian()
     return Bound(
@@ -55,6 +63,10 @@ def durmus_moulines(f: Smoothness, *, start: float) -> Bound:
     Durmus and Moulines (2019), Theorem 5, at a constant step, from memory and implied by this: with
     ‖a - b‖² ≤ (1 + κ'h/2)‖a‖² + (1 + 2/(κ'h))‖b‖², and E‖L_s - L_0‖² ≤ 2ds + Lds², a step adds at most
     L²dh²(1/κ' + h/2)(2 + 2Lh/3), and L ≤ L²/m.
+
+    Args:
+        f: constants of the target, by ``certified`` or ``estimated``.
+        start: W2 between the start and the target.
     """
     m, smooth, d = f.strong_convexity, f.smoothness, f.dim
     mixed = 2.0 * m * smooth / (m + smooth)

@@ -127,7 +127,13 @@ def srk_ld_deviation(f: Smoothness, moments: Moments) -> LocalDeviation:
 
 
 def theorem_one_em(f: Smoothness, *, start: float, radius: float) -> Bound:
-    """Theorem 1 for Euler-Maruyama from a point; ``radius`` is its distance from the minimiser, ``start`` its W2."""
+    """Theorem 1 for Euler-Maruyama from a point.
+
+    Args:
+        f: constants of the target, by ``certified`` or ``estimated``.
+        start: W2 between the start and the target.
+        radius: the distance of the starting point from the minimiser.
+    """
     f.hessian()
     check_from_zero(radius=radius)
     own = 2.0 / (f.strong_convexity + f.smoothness)
@@ -142,7 +148,13 @@ def theorem_one_em(f: Smoothness, *, start: float, radius: float) -> Bound:
 
 
 def theorem_one_srk_ld(f: Smoothness, *, start: float, radius: float) -> Bound:
-    """Theorem 2: Theorem 1 for SRK-LD from a point at this distance from the minimiser."""
+    """Theorem 2: Theorem 1 for SRK-LD from a point at this distance from the minimiser.
+
+    Args:
+        f: constants of the target, by ``certified`` or ``estimated``.
+        start: W2 between the start and the target.
+        radius: the distance of the starting point from the minimiser.
+    """
     f.third()
     check_from_zero(radius=radius)
     return _theorem_one(

@@ -12,7 +12,12 @@ from .numbers import check_from_zero, check_positive, is_number
 
 @dataclass(frozen=True)
 class LocalDeviation:
-    """E‖D‖² ≤ λ₁h^(2p₁) and E‖E[D|F]‖² ≤ λ₂h^(2p₂) for a step's deviation D (the definition before Theorem 1)."""
+    """E‖D‖² ≤ λ₁h^(2p₁) and E‖E[D|F]‖² ≤ λ₂h^(2p₂) for a step's deviation D (the definition before Theorem 1).
+
+    Attributes:
+        mean_square_order, mean_order: p₁ and p₂.
+        mean_square, mean: λ₁ and λ₂.
+    """
 
     mean_square_order: float
     mean_order: float

@@ -62,7 +62,12 @@ class Smoothness:
 
 
 def certified(potential: Potential, *, dim: int | None = None) -> Smoothness:
-    """What a potential says of itself: a proof, not a measurement. One clear error where it is not known."""
+    """What a potential says of itself: a proof, not a measurement. One clear error where it is not known.
+
+    Args:
+        potential: with ``strong_convexity`` and ``smoothness``.
+        dim: of the potential, where it does not say.
+    """
     size = potential.dim if dim is None else dim
     if potential.dim is not None and size != potential.dim:
         raise ValueError(f"this {type(potential).__name__} lives in dimension {potential.dim}; got dim={dim!r}")

@@ -52,7 +52,12 @@ def midpoint_spread(h: float) -> float:
 
 
 def cheng(f: Smoothness, *, start: float) -> Bound:
-    """w' ≤ e^(-h/(2κ))w + c(√(d/L) + √2w), c = ``cheng_deviation``: their theorems, moments by the coupling."""
+    """w' ≤ e^(-h/(2κ))w + c(√(d/L) + √2w), c = ``cheng_deviation``: their theorems, moments by the coupling.
+
+    Args:
+        f: constants of the target, by ``certified`` or ``estimated``.
+        start: W2 between the start and the target.
+    """
     return _coupled(f, start, name="Cheng et al.", scheme="cheng", gradients=1, mean=cheng_deviation, spread=_none)
 
 
@@ -81,6 +86,10 @@ def shen_lee(f: Smoothness, *, start: float) -> Bound:
     """w' ≤ √((e^(-h/(2κ))w + b)² + c²), b and c the mean and the spread of a step's deviation times √(d/L) + √2w.
 
     Shen and Lee (2019) state their theorem up to a constant; this is their argument with one.
+
+    Args:
+        f: constants of the target, by ``certified`` or ``estimated``.
+        start: W2 between the start and the target.
     """
     return _coupled(
         f,
@@ -129,12 +138,22 @@ def _half_lost(lost: master.Number, kappa: float) -> float:
 
 
 def theorem_one_cheng(f: Smoothness, *, start: float) -> Bound:
-    """The paper's Example: Theorem 1 with orders (1.5, 2), from deviations of order h² and h < 1."""
+    """The paper's Example: Theorem 1 with orders (1.5, 2), from deviations of order h² and h < 1.
+
+    Args:
+        f: constants of the target, by ``certified`` or ``estimated``.
+        start: W2 between the start and the target.
+    """
     return _theorem_one(f, start, "Theorem 1, underdamped", "cheng", 1, _cheng_orders)
 
 
 def theorem_one_midpoint(f: Smoothness, *, start: float) -> Bound:
-    """The paper's Example: Theorem 1 with orders (2, 4)."""
+    """The paper's Example: Theorem 1 with orders (2, 4).
+
+    Args:
+        f: constants of the target, by ``certified`` or ``estimated``.
+        start: W2 between the start and the target.
+    """
     return _theorem_one(f, start, "Theorem 1, randomized midpoint", "randomized-midpoint", 2, _midpoint_orders)
 
 

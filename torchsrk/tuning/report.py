@@ -22,7 +22,12 @@ _TAIL, _TAIL_ERROR = (
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: whether it is fine, what was found, and what to do if it is not."""
+    """One thing that was looked at.
+
+    Attributes:
+        fine: whether it is as it should be.
+        text: what was found, and what to do if it is not fine.
+    """
 
     fine: bool
     text: str
