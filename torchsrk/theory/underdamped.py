@@ -64,8 +64,12 @@ def cheng(f: Smoothness, *, start: float) -> Bound:
 def cheng_stated(f: Smoothness, *, radius: float) -> Bound:
     """4e^(-nh/(2κ))W₀ + 4h²√(2E/5)/(1 - e^(-h/(2κ))), E = 26(d/m + D²), W₀ ≤ 3√(d/m + D²), h ≤ 1: as they state it.
 
-    For a start at rest, D = ``radius`` from the minimiser. From memory: with h = ε/(104κ√(d/m + D²)) each half is at
-    most ε/2, which is their Theorem 1 and its 208κ²√(d/m + D²)/ε·log(24√(d/m + D²)/ε) steps.
+    For a start at rest. From memory: with h = ε/(104κ√(d/m + D²)) each half is at most ε/2, which is their Theorem 1
+    and its 208κ²√(d/m + D²)/ε·log(24√(d/m + D²)/ε) steps.
+
+    Args:
+        f: constants of the target, by ``certified`` or ``estimated``.
+        radius: D, the distance of the starting point from the minimiser.
     """
     check_from_zero(radius=radius)
     kappa, size = f.condition, math.sqrt(f.dim / f.strong_convexity + radius**2)
