@@ -14,6 +14,7 @@ from .recorder import ReadsValues, WritesElsewhere, constants_of, is_recorded, r
 from .trace import (
     VALUES_DECIDE,
     CannotCompile,
+    CannotTrace,
     TracedStep,
     Watch,
     check_repeatable,
@@ -29,7 +30,7 @@ MARKERS = (197, 211, 223, 227)
 MOST_OPERATIONS = 250_000
 
 
-class CannotRecord(CannotCompile):
+class CannotRecord(CannotTrace):
     """A step can't be traced by running it: torch's own tracer may be able to."""
 
 

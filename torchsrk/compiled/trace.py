@@ -43,6 +43,10 @@ class CannotCompile(Exception):
     """This step can't be compiled; the message says why, in words for the user."""
 
 
+class CannotTrace(CannotCompile):
+    """There is no graph of this step."""
+
+
 class StepFails(CannotCompile):
     """The step itself raises an error, with the values that its tensors have."""
 
@@ -109,11 +113,11 @@ def trace_step(
     except CannotCompile:
         raise
     except Exception as error:  # the user's function meets tensors without data: anything can come out of it
-        raise CannotCompile(f"tracing a step failed: {reason_of(error)}") from error
+        raise CannotTrace(f"tracing a step failed: {reason_of(error)}") from error
     if any(writes(node) for node in module.graph.nodes):
         raise CannotCompile("a step writes to a tensor that it did not make")
     if any(map(_has_symbols, module.graph.nodes)):
-        raise CannotCompile(f"tracing a step failed: {VALUES_DECIDE}")
+        raise CannotTrace(f"tracing a step failed: {VALUES_DECIDE}")
     return TracedStep(module, particles, len(examples), tuple(constants), tuple(watch.reads), len(places))
 
 
