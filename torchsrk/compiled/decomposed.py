@@ -269,7 +269,49 @@ def _unbound(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple(x.select(dim, place) for place in range(x.shape[dim]))
 
 
+def _larger(a: Tensor, b: Tensor) -> Tensor:
+    return a | b if a.dtype == b.dtype == torch.bool else NotImplemented
+
+
+def _smaller(a: Tensor, b: Tensor) -> Tensor:
+    return a & b if a.dtype == b.dtype == torch.bool else NotImplemented
+
+
+def _strided(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Tensor:
+    """A part of a tensor as numbers and slices pick it, if they do: torch's gradient of what is written in place takes
+    it by strides."""
+    if not x.is_contiguous() or 0 in x.shape:
+        return NotImplemented
+    apart = [math.prod(x.shape[dim + 1 :]) for dim in range(x.ndim)]
+    starts, rest = list[int](), 0 if offset is None else offset - int(x.storage_offset())
+    for step in apart:
+        start, rest = divmod(rest, step)
+        starts.append(start)
+    taken: dict[int, tuple[int, int]] = {}  # of dimensions of x: how many entries, and how far apart
+    free = iter(range(x.ndim))
+    for count, step in zip(size, stride, strict=True):
+        if count > 1:
+            dim = next((d for d in free if step and step % apart[d] == 0), None)
+            if dim is None or starts[dim] + (count - 1) * (step // apart[dim]) >= x.shape[dim]:
+                return NotImplemented
+            taken[dim] = count, step // apart[dim]
+    if 0 in size or any(start < 0 or start >= there for start, there in zip(starts, x.shape, strict=True)):
+        return NotImplemented
+    for dim in reversed(range(x.ndim)):
+        count, step = taken.get(dim, (0, 0))
+        if not count:
+            x = x.select(dim, starts[dim])
+        elif (count, step) != (x.shape[dim], 1):
+            x = x[(slice(None),) * dim + (slice(starts[dim], starts[dim] + (count - 1) * step + 1, step),)]
+    for dim, count in enumerate(size):
+        x = x.unsqueeze(dim) if count == 1 else x
+    return x
+
+
 OWN: dict[Any, Callable[..., Any]] = {
+    aten.as_strided.default: _strided,
+    aten.maximum.default: _larger,
+    aten.minimum.default: _smaller,
     # torch's own would do, but import sympy for what they check: a third of a second.
     aten.unbind.int: _unbound,
     # As torch's own, without its wrapper: the backward pass of a long loop has thousands.

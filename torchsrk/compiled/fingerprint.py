@@ -12,6 +12,7 @@ import builtins
 import dis
 import functools
 import itertools
+import logging
 import os
 import sys
 import weakref
@@ -271,6 +272,8 @@ _READERS: tuple[tuple[Any, _Read | None], ...] = (
     ((tuple, list, deque), Reader.sequence),
     ((set, frozenset), Reader.unordered),
     ((MethodType,), Reader.method),
+    # What a logger holds beside is its own: what it has been asked for, and all other loggers.
+    ((logging.Logger,), lambda reader, value: (type(value), value.name, value.level, value.disabled)),
     ((Enum,), lambda reader, value: (type(value), value.name, reader.mark(value.value))),
     ((type,), Reader.class_),
     ((ModuleType,), Reader.module),

@@ -31,7 +31,16 @@ from .lowering import StepCode, lower
 from .problem import Form, Key, Problem
 from .recorded import CannotRecord
 from .steps import CompiledSteps, Program
-from .trace import CannotCompile, OperationCounter, StepFails, TracedStep, collected_later, reason_of, trace_step
+from .trace import (
+    CannotCompile,
+    CannotTrace,
+    OperationCounter,
+    StepFails,
+    TracedStep,
+    collected_later,
+    reason_of,
+    trace_step,
+)
 
 # Counts of particles that no dimension of a problem is likely to be a multiple of; steps traced with two must agree.
 _MARKERS = (7907, 7919, 7927, 7933)
@@ -265,7 +274,12 @@ Made = TypeVar("Made")
 
 def by_either_way(work: Work, compiled: Callable[[bool, int], Made]) -> Made:
     """What ``compiled(is_run, most)`` gives, of a step that does this work: with traces by running it, if they will do,
-    else with torch's own."""
+    else with torch's own.
+
+    Raises:
+        CannotCompile: of a step that one way has no graph of, the message says what the other way has met.
+    """
+    first: CannotCompile | None = None
     if work.operations > _FEW_OPERATIONS or recorded.MARKERS[0] * work.numbers <= _MOST_WRITTEN:
         try:
             return compiled(True, _TIMES_MORE * max(_MOST_TRACED, work.operations))
@@ -274,7 +288,13 @@ def by_either_way(work: Work, compiled: Callable[[bool, int], Made]) -> Made:
         except CannotCompile as reason:
             if work.operations > (_MOST_TRACED if isinstance(reason, CannotRecord) else _FEW_OPERATIONS):
                 raise
-    return compiled(False, recorded.MOST_OPERATIONS)
+            first = reason
+    try:
+        return compiled(False, recorded.MOST_OPERATIONS)
+    except CannotTrace:
+        if first is None or isinstance(first, CannotRecord):
+            raise
+    raise first
 
 
 def _compiled(problem: Problem, key: Key, is_run: bool, most: int) -> Program:

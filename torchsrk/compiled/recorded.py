@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, fx
 
 from .complexes import InReals, has_complex
-from .recorder import ReadsValues, WritesElsewhere, record
+from .recorder import ReadsValues, WritesElsewhere, constants_of, is_recorded, record
 from .trace import (
     VALUES_DECIDE,
     CannotCompile,
+    CannotTrace,
     TracedStep,
     Watch,
     check_repeatable,
@@ -29,7 +30,7 @@ MARKERS = (197, 211, 223, 227)
 MOST_OPERATIONS = 250_000
 
 
-class CannotRecord(CannotCompile):
+class CannotRecord(CannotTrace):
     """A step can't be traced by running it: torch's own tracer may be able to."""
 
 
@@ -49,13 +50,13 @@ def record_step(
     examples.append(row.new_zeros(()))
     try:
         with tracing():
-            graph, read = record(watch.on(step, particles), [*examples, *places], decompositions())
+            graph, read = record(watch.on(step, particles), [*examples, *places], decompositions(), watch.read)
             constants = [*places, *read]
             drop_unread(graph)
             if any(map(writes, graph.nodes)):
-                graph, constants = _without_writes(graph, [*examples, *constants], len(examples))
+                graph = _without_writes(graph, [*examples, *constants], len(read))
             if has_complex(graph):
-                graph = _in_reals(graph, [*examples, *constants], particles)
+                graph = _in_reals(graph, [*examples, *constants], len(read), particles)
     except CannotCompile:
         raise
     except ReadsValues as error:
@@ -79,25 +80,31 @@ class Held:
     graph: fx.Graph
 
 
-def _without_writes(graph: fx.Graph, given: list[Tensor], inputs: int) -> tuple[fx.Graph, list[Tensor]]:
+def _without_writes(graph: fx.Graph, given: list[Tensor], constant: int) -> fx.Graph:
     """The graph with its writes in place made values."""
     interpreter = fx.Interpreter(fx.GraphModule({}, graph))
     written_out = torch.func.functionalize(interpreter.run, remove="mutations_and_views")
     with torch.no_grad():
-        pure, more = record(written_out, given, decompositions())
+        pure, more = record(written_out, given, decompositions(), _was_read, constant)
     if more:
         raise CannotRecord("a step writes to a tensor that it did not make")
     drop_unread(pure)
     if any("as_strided" in str(node.target) for node in pure.nodes):  # torch's own way does without
         raise CannotRecord("a step writes to parts of a tensor in a way that has no C form here")
-    return pure, given[inputs:]
+    return pure
 
 
-def _in_reals(graph: fx.Graph, given: list[Tensor], particles: int) -> fx.Graph:
+def _in_reals(graph: fx.Graph, given: list[Tensor], constant: int, particles: int) -> fx.Graph:
     """The graph with pairs of real numbers for complex ones."""
     with torch.no_grad():
-        real, more = record(InReals(fx.GraphModule({}, graph), particles).run, given, decompositions())
+        in_reals = InReals(fx.GraphModule({}, graph), particles).run
+        real, more = record(in_reals, given, decompositions(), _was_read, constant)
     if more:
         raise CannotRecord("a step computes with complex numbers in a way that torch's tracer alone may follow")
     drop_unread(real)
     return real
+
+
+def _was_read(value: Tensor) -> bool:
+    """Whether a graph that is recorded again may look at a tensor: what it looks at was noted at first."""
+    return not is_recorded(value) or constants_of(value) is not None

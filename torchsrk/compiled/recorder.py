@@ -2,8 +2,8 @@
 
 torch's own tracer imports its compiler, and takes about a millisecond an operation, on tensors without data. Here
 tensors have data, of a few hundred particles, and every operation is noted as it runs. What the function would do
-otherwise at other values is not seen by running it, so a function that looks at the value of anything it computes is
-refused.
+otherwise at other values is not seen by running it, so a function that looks at the value of what it computes from its
+inputs is refused. It may look at what it computes from constants alone: these are then a part of the graph.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import operator
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -25,6 +25,10 @@ from .calls import by_identity
 _BY_VALUE = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _MASKS = (torch.bool, torch.uint8)
 _MARK = "_torchsrk_recorded"  # an attribute of tensors, which holds the recorder and the node that made them
+_OF = "made of"  # what a node tells: the places of the constants it is made of, or None if it is of other things too
+
+
+Read = Callable[[Tensor], bool]
 
 
 class ReadsValues(Exception):
@@ -36,16 +40,25 @@ class WritesElsewhere(Exception):
 
 
 def record(
-    function: Callable[..., Any], inputs: Sequence[Tensor], decompositions: dict[Any, Callable[..., Any]]
+    function: Callable[..., Any],
+    inputs: Sequence[Tensor],
+    decompositions: dict[Any, Callable[..., Any]],
+    read: Read,
+    constant: int = 0,
 ) -> tuple[fx.Graph, list[Tensor]]:
     """The graph of ``function(*inputs)``, and the tensors it reads beside: they are the graph's last inputs.
 
+    Args:
+        read: told of tensors whose values the function looks at; False if it may not.
+        constant: so many of the inputs, the last ones, have values that the function may look at.
+
     Raises:
-        ReadsValues: the function looks at values.
+        ReadsValues: the function looks at values of others.
         WritesElsewhere: it is about to write to what it has not made.
     """
-    recorder = _Recorder(decompositions)
-    given = [recorder.input(tensor) for tensor in inputs]
+    recorder = _Recorder(decompositions, read)
+    variable = len(inputs) - constant
+    given = [recorder.input(tensor, place >= variable) for place, tensor in enumerate(inputs)]
     with recorder:
         result = function(*given)
     recorder.graph.output(tuple(map(recorder.node, result)) if isinstance(result, tuple) else recorder.node(result))
@@ -57,11 +70,25 @@ def is_recorded(value: Tensor) -> bool:
     return hasattr(value, _MARK)
 
 
+@by_identity
+def looks_at_values(function: Any) -> bool:
+    """Whether an operation gives numbers, or a form, that depend on values; an index does by its masks alone."""
+    return not _BY_VALUE.isdisjoint(function.tags)
+
+
+def constants_of(value: Tensor) -> list[Tensor] | None:
+    """The constants that a recorded tensor is made of; None if it is made of anything else."""
+    recorder, node = getattr(value, _MARK)
+    places = node.meta[_OF]
+    return None if places is None else [recorder.constants[place] for place in sorted(places)]
+
+
 class _Facts(NamedTuple):
     """What there is to know of an operation. To ask torch every time would take longer than to run it."""
 
     decomposition: Callable[..., Any] | None
     looks_at_values: bool
+    is_settled: bool  # its results are of its arguments alone
     written: tuple[tuple[int, str], ...]  # the places and names of arguments that it writes to
 
 
@@ -82,8 +109,9 @@ def add_node(graph: fx.Graph, target: Any, args: tuple[Any, ...], kwargs: dict[s
 
 
 class _Recorder(TorchDispatchMode):
-    def __init__(self, decompositions: dict[Any, Callable[..., Any]]) -> None:
+    def __init__(self, decompositions: dict[Any, Callable[..., Any]], read: Read) -> None:
         super().__init__()
+        self._read = read
         self.graph = fx.Graph()
         self.constants: list[Tensor] = []
         self._decompositions = decompositions
@@ -97,10 +125,11 @@ class _Recorder(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # it would be imported for nothing, and asked at every operation
 
-    def input(self, tensor: Tensor) -> Tensor:
+    def input(self, tensor: Tensor, is_constant: bool = False) -> Tensor:
         """A copy that stands for an input of the graph."""
         copy = tensor.clone()
         self._last_input = self._made(self.graph.placeholder(f"input_{next(self._numbers)}"), copy)
+        self._last_input.meta[_OF] = frozenset() if is_constant else None
         return copy
 
     def node(self, tensor: Tensor) -> fx.Node:
@@ -115,6 +144,7 @@ class _Recorder(TorchDispatchMode):
             with self.graph.inserting_after(self._last_input):
                 self._last_input = self.graph.placeholder(f"constant_{len(self.constants)}")
             self._last_input.meta["val"] = _form(tensor)
+            self._last_input.meta[_OF] = frozenset((len(self.constants),))
             self._constant_nodes[id(tensor)] = self._last_input
             self.constants.append(tensor)  # and kept, so that no other one gets its id
         return self._constant_nodes[id(tensor)]
@@ -127,7 +157,7 @@ class _Recorder(TorchDispatchMode):
                 made = facts.decomposition(*args, **kwargs)
             if made is not NotImplemented:
                 return made
-        if facts.looks_at_values and self._reads_recorded(args, kwargs) and not _picks_by_number(function, args):
+        if facts.looks_at_values and not picks_by_number(function, args) and not self._may_read(args, kwargs):
             raise ReadsValues
         if facts.written and not self._has_made_all(facts.written, args, kwargs):
             raise WritesElsewhere
@@ -142,20 +172,25 @@ class _Recorder(TorchDispatchMode):
             same = all(tensor.dtype == args[0].dtype for tensor in tensors)
             if pure is not None and made is args[0] and same and self._is_alone(made):
                 target = pure
-        node = self._node(target, node_args, node_kwargs)
+        node = self._node(target, node_args, node_kwargs, facts.is_settled)
         if target is function:
             self._note(node, made)
+            if facts.written:
+                self._change(facts.written, args, kwargs, node.meta[_OF])
         else:
             self._made(node, made)  # from here on, it is what this operation makes
         return made
 
-    def _node(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
-        return add_node(self.graph, target, args, kwargs, f"o{next(self._numbers)}")
+    def _node(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], is_settled: bool = True) -> fx.Node:
+        node = add_node(self.graph, target, args, kwargs, f"o{next(self._numbers)}")
+        node.meta[_OF] = _of_all(node._input_nodes) if is_settled else None
+        return node
 
     def _looked_up(self, function: Any) -> _Facts:
         composed = function.decompose if function._can_decompose() else None
-        looks_at_values = not _BY_VALUE.isdisjoint(function.tags)
-        return _Facts(self._decompositions.get(function, composed), looks_at_values, _written(function))
+        looks = looks_at_values(function)
+        is_settled = torch.Tag.nondeterministic_seeded not in function.tags and "empty" not in function._schema.name
+        return _Facts(self._decompositions.get(function, composed), looks, is_settled, _written(function))
 
     def _is_alone(self, tensor: Tensor) -> bool:
         """Whether the tensor was made here and shares its memory with none that was."""
@@ -177,12 +212,18 @@ class _Recorder(TorchDispatchMode):
             return self.node(value)
         return [self._as_node(part) for part in value] if isinstance(value, (list, tuple)) else value
 
-    def _reads_recorded(self, args: Any, kwargs: Any) -> bool:
-        return any(isinstance(leaf, Tensor) and is_recorded(leaf) for leaf in tree_leaves((args, kwargs)))
+    def _may_read(self, args: Any, kwargs: Any) -> bool:
+        return all(self._read(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor))
 
     def _has_made_all(self, written: tuple[tuple[int, str], ...], args: Any, kwargs: Any) -> bool:
-        targets = [args[place] if place < len(args) else kwargs.get(name) for place, name in written]
-        return all(getattr(t, _MARK, (None,))[0] is self for t in tree_leaves(targets) if isinstance(t, Tensor))
+        return all(getattr(target, _MARK, (None,))[0] is self for target in _targets(written, args, kwargs))
+
+    def _change(self, written: tuple[tuple[int, str], ...], args: Any, kwargs: Any, of: frozenset[int] | None) -> None:
+        """What was written to, and all that has its memory, is from here on made of more."""
+        for target in _targets(written, args, kwargs):
+            for other in self._held_on(target):
+                meta = getattr(other, _MARK)[1].meta
+                meta[_OF] = None if of is None or meta[_OF] is None else meta[_OF] | of
 
     def _note(self, node: fx.Node, made: Any) -> None:
         if isinstance(made, Tensor):
@@ -206,10 +247,27 @@ class _Recorder(TorchDispatchMode):
         return node
 
 
-def _picks_by_number(function: Any, args: Any) -> bool:
+def picks_by_number(function: Any, args: Any) -> bool:
     """Whether an operation is an index without a mask: what that gives has the same form for all values."""
     is_index = function in (torch.ops.aten.index.Tensor, torch.ops.aten._unsafe_index.Tensor)
     return is_index and not any(places is not None and places.dtype in _MASKS for places in args[1])
+
+
+def _of_all(nodes: Iterable[fx.Node]) -> frozenset[int] | None:
+    """The places of the constants that any of the nodes is made of; None if one is made of other things too."""
+    places: frozenset[int] = frozenset()
+    for node in nodes:
+        of = node.meta[_OF]
+        if of is None:
+            return None
+        places = of if of >= places else places | of
+    return places
+
+
+def _targets(written: tuple[tuple[int, str], ...], args: Any, kwargs: Any) -> list[Tensor]:
+    """The tensors that an operation writes to."""
+    given = [args[place] if place < len(args) else kwargs.get(name) for place, name in written]
+    return [target for target in tree_leaves(given) if isinstance(target, Tensor)]
 
 
 def _written(function: Any) -> tuple[tuple[int, str], ...]:

@@ -10,7 +10,7 @@ import operator
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_leaves
 from .calls import by_identity
 from .complexes import InReals, has_complex
 from .decomposed import OWN
-from .recorder import ReadsValues, is_recorded
+from .recorder import ReadsValues, constants_of, is_recorded, looks_at_values, picks_by_number
 from .rewritten import rewritten
 
 _DECOMPOSED = (
@@ -41,6 +41,10 @@ _DECOMPOSED = (
 
 class CannotCompile(Exception):
     """This step can't be compiled; the message says why, in words for the user."""
+
+
+class CannotTrace(CannotCompile):
+    """There is no graph of this step."""
 
 
 class StepFails(CannotCompile):
@@ -96,7 +100,7 @@ def trace_step(
         with tracing():
             # Twice: gradients are taken first, then writes in place become values. What the step reads is an input
             # of the second, so that writes to tensors made from it become values too.
-            first = as_graph(watch.on(step, particles), *examples, *places)
+            first = as_graph(watch.on(step, particles, _Looks(watch.read)), *examples, *places)
             check_repeatable(first)
             constants = [*places, *_lift_constants(first)]
             written_out = torch.func.functionalize(first, remove="mutations_and_views")
@@ -109,9 +113,11 @@ def trace_step(
     except CannotCompile:
         raise
     except Exception as error:  # the user's function meets tensors without data: anything can come out of it
-        raise CannotCompile(f"tracing a step failed: {reason_of(error)}") from error
+        raise CannotTrace(f"tracing a step failed: {reason_of(error)}") from error
     if any(writes(node) for node in module.graph.nodes):
         raise CannotCompile("a step writes to a tensor that it did not make")
+    if any(map(_has_symbols, module.graph.nodes)):
+        raise CannotTrace(f"tracing a step failed: {VALUES_DECIDE}")
     return TracedStep(module, particles, len(examples), tuple(constants), tuple(watch.reads), len(places))
 
 
@@ -255,6 +261,25 @@ _READS_VALUES = {
     *("item", "tolist", "numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "__complex__"),
     *("__format__", "__repr__", "__contains__", "equal", "allclose", "is_nonzero", "_is_all_true", "__dlpack__"),
 }
+
+
+def _in_lists(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """What is given within a list or tuple."""
+    return [data for data in (*args, *kwargs.values()) if isinstance(data, (list, tuple))]
+
+
+def _in_lists_of_index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """What an index has within lists."""
+    index = args[1]
+    return [part for part in (index if isinstance(index, tuple) else (index,)) if isinstance(part, list)]
+
+
+# What torch reads the values of where no mode sees it.
+_READS_PARTS: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], Any]] = {
+    **dict.fromkeys(("tensor", "as_tensor", "asarray", "new_tensor"), _in_lists),
+    **dict.fromkeys(("__getitem__", "__setitem__"), _in_lists_of_index),
+    "tensor_split": lambda args, kwargs: (args[1:], kwargs),
+}
 _DISTRIBUTIONS = str(Path(torch.distributions.__file__).parent)
 
 
@@ -270,6 +295,7 @@ class Watch(TorchFunctionMode):
         super().__init__()
         self.reads: list[tuple[Tensor, Tensor]] = []
         self.conditions: list[Tensor] = []
+        self._read: set[int] = set()
         self._operations, self._most_operations = 0, most_operations
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -285,30 +311,38 @@ class Watch(TorchFunctionMode):
             return True
         if name in ("full_like", "new_full") and (filled := _filled(args, kwargs or {})) is not None:
             return filled
-        made = rewritten(name, args, kwargs or {}, self._read)
+        made = rewritten(name, args, kwargs or {}, self.read)
         if made is not NotImplemented:
             return made
         if name in _READS_VALUES:
-            if any(isinstance(value, Tensor) and is_recorded(value) for value in tree_leaves((args, kwargs))):
-                raise ReadsValues
-            for value in tree_leaves((args, kwargs)):
-                if isinstance(value, Tensor):
-                    self._read(value)
+            self._read_all((args, kwargs))
+        elif name in _READS_PARTS:
+            self._read_all(_READS_PARTS[name](args, kwargs or {}))
         return function(*args, **(kwargs or {}))
 
-    def _read(self, value: Tensor) -> bool:
-        """Note that a tensor's values are read; False if it has none, or if the step has made them."""
-        if not _has_data(value):
-            return False
-        with _disable_current_modes():  # a copy with data, that is not part of the step
-            self.reads.append((value, value.detach().clone()))
-        return True
+    def _read_all(self, values: Any) -> None:
+        for value in tree_leaves(values):
+            if isinstance(value, Tensor) and not self.read(value) and is_recorded(value):
+                raise ReadsValues
 
-    def on(self, step: Callable[..., Any], particles: int) -> Callable[..., Any]:
+    def read(self, value: Tensor) -> bool:
+        """Note that a tensor's values are read; False if it has none, or if the step has made them of others than
+        constants."""
+        constants = [value] if _has_data(value) else constants_of(value) if is_recorded(value) else None
+        for constant in constants or ():
+            if id(constant) not in self._read:
+                with _disable_current_modes():  # a copy with data, that is not part of the step
+                    self.reads.append((constant, constant.detach().clone()))
+                self._read.add(id(constant))  # as long as it is kept, no other one has this
+        return constants is not None
+
+    def on(
+        self, step: Callable[..., Any], particles: int, looks: AbstractContextManager[Any] | None = None
+    ) -> Callable[..., Any]:
         """The step of so many particles, watched: a function of a state, normals, the time and places."""
 
         def watched(state: Tensor, *arguments: Tensor) -> Any:
-            with torch.no_grad(), self:
+            with torch.no_grad(), self, looks or nullcontext():
                 moved = step(state, *arguments)
             if isinstance(moved, tuple):
                 return self._invalidated(moved[0], particles), *moved[1:]
@@ -324,6 +358,33 @@ class Watch(TorchFunctionMode):
             holds = holds.unsqueeze(-1) if holds.ndim else holds
             moved = torch.where(holds, moved, math.nan)
         return moved
+
+
+class _Looks(TorchDispatchMode):
+    """Tells of the tensors with data that operations look at, as an argument that is to be a number makes them do."""
+
+    def __init__(self, read: Callable[[Tensor], bool]) -> None:
+        super().__init__()
+        self._read = read
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # it would be imported for nothing, and asked at every operation
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if looks_at_values(function) and not picks_by_number(function, args):
+            for leaf in tree_leaves((args, kwargs)):
+                if isinstance(leaf, Tensor):
+                    self._read(leaf)
+        return function(*args, **(kwargs or {}))
+
+
+def _has_symbols(node: fx.Node) -> bool:
+    """Whether a node gives a number or a size that is not known before it is run."""
+    symbols = (torch.SymInt, torch.SymFloat, torch.SymBool)
+    leaves = tree_leaves(node.meta.get("val"))
+    sizes = (size for leaf in leaves if isinstance(leaf, Tensor) for size in leaf.shape)
+    return any(isinstance(part, symbols) for part in (*leaves, *sizes))
 
 
 def _filled(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:

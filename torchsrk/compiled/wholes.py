@@ -46,6 +46,10 @@ def _largest(argument: object, given: int, depth: int) -> int | None:
         return bounds.meta["val"].numel() if isinstance(bounds, fx.Node) else None
     if name in _PLACES:
         return max(node.args[0].meta["val"].shape, default=1) if isinstance(node.args[0], fx.Node) else None
+    if name in _SUMS and isinstance(node.args[0], fx.Node):
+        largest = _largest(node.args[0], given, depth - 1)
+        added = node.args[0].meta["val"].numel() // max(1, node.meta["val"].numel())
+        return None if largest is None else added * largest
     combine = _COMPUTES.get(name)
     if combine is not None and not node.kwargs:
         return combine(*(_largest(part, given, depth - 1) for part in node.args))
@@ -89,6 +93,7 @@ _COMPUTES: dict[str, Callable[..., int | None]] = {
     "remainder.Scalar": _rest,
 }
 _COUNTS = {"searchsorted.Tensor", "bucketize.Tensor"}
+_SUMS = {"sum.default", "sum.dim_IntList"}
 _PLACES = {"argmax.default", "argmin.default"}
 _WITH_PLACES = {"max.dim", "min.dim", "sort.default", "sort.stable", "topk.default"}
 _MOVES = {
