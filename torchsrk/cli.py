@@ -63,8 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # nothing is lost to a terminal that knows no "²"
     try:
-        for module in getattr(options, "imports", ()):
-            import_code(module)
+        options.imported = [import_code(module) for module in getattr(options, "imports", ())]
         commands = {"sample": _sample, "run": _run, "theory": _theory, "list": _list, "report": _report}
         code = commands[options.command](options, rest)
         sys.stdout.flush()
@@ -177,7 +176,7 @@ def _entries() -> str:
 
 def _sample(options: argparse.Namespace, rest: Sequence[str]) -> int:
     wanted = {name: getattr(options, name) for name in ("draws", "particles", "tolerance", "seed", "dim", "compile")}
-    done = execute_sample(options.target, wanted, options.output, options.resume)
+    done = execute_sample(options.target, wanted, options.output, options.resume, options.imported)
     if done.was_done:
         print(f"{options.output} is finished: nothing was drawn")
     print("\n".join([*as_markdown(done.summary.rows, most=20), "", done.summary.diagnosis]), end="\n\n")
@@ -205,7 +204,7 @@ def _run(options: argparse.Namespace, rest: Sequence[str]) -> int:
         print(resolved(config), end="")
         return 0
     output = options.output or Path("results") / f"{file.stem}-{config.profile}"
-    conclusion = execute(config, output, options.resume)
+    conclusion = execute(config, output, options.resume, options.imported)
     if conclusion is None:  # another rank says what was found
         return 0
     if options.command == "theory":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import sys
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
@@ -56,8 +58,8 @@ class Integrator(ABC):
         if not vars(cls).get("name"):
             return
         known = _REGISTRY.get(cls.name, cls)
-        # The same class may be defined again, as a notebook's cell does.
-        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        # The same class may be defined again, as a notebook's cell does, and a file that is run under two names.
+        if _home(known) != _home(cls):
             raise ValueError(
                 f"{cls.__name__}: the name {cls.name!r} is that of {known.__module__}.{known.__qualname__}, and what "
                 "asks for it must not get another scheme: choose another name, or none and pass instances"
@@ -129,6 +131,12 @@ def integrator_named(integrator: Integrator | str) -> Integrator:
     meant = nearest(integrator.lower(), list(_REGISTRY)) if isinstance(integrator, str) else ""
     names = ", ".join(map(repr, sorted(_REGISTRY)))
     raise ValueError(f"unknown integrator {integrator!r}{meant}; choose from {names}, or pass an instance")
+
+
+def _home(scheme: type[Integrator]) -> tuple[str, str]:
+    """Where a class is written."""
+    file = getattr(sys.modules.get(scheme.__module__), "__file__", None)
+    return (scheme.__module__ if file is None else os.path.realpath(file)), scheme.__qualname__
 
 
 def _by_name(scheme: type[Integrator]) -> Integrator:
