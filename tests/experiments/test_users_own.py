@@ -1,5 +1,8 @@
 """Schemes, potentials and experiments of the user's own: named in configs after ``--import``, and refused before."""
 
+import json
+import sys
+
 import pytest
 import yaml
 
@@ -73,6 +76,9 @@ def code(tmp_path, monkeypatch):
     monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
     monkeypatch.setattr(experiments, "_REGISTERED", {})
     monkeypatch.setattr(named_potentials, "_KINDS", dict(named_potentials._KINDS))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("mine", "helper", "other"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(CODE, encoding="utf-8")
     return "mine.py"
@@ -200,3 +206,69 @@ def test_the_version_of_the_installed_package():
     from importlib.metadata import version
 
     assert version("torchsrk") == __version__
+
+
+def test_a_run_goes_on_with_the_code_that_it_was_begun_with_alone(code, tmp_path, capsys):
+    """A module beside the one that is named is as much a part of it."""
+    (tmp_path / "helper.py").write_text("FACTOR = 1.0\n", encoding="utf-8")
+    (tmp_path / code).write_text("from helper import FACTOR\n" + CODE, encoding="utf-8")
+    file = config(tmp_path, experiment="my-experiment")
+    asked = ["run", file, "--output", "out", "--import"]
+    again = ["run", file, "--output", "out", "--resume", "--import"]
+    assert main([*asked, code]) == 0
+    (noted,) = json.loads((tmp_path / "out" / "provenance.json").read_text(encoding="utf-8"))
+    assert sorted(noted["imported"][code]) == ["helper.py", "mine.py"]
+    digest = noted["imported"][code]["mine.py"]
+    assert f"mine.py (SHA-256 {digest[:12]})" in (tmp_path / "out" / "summary.md").read_text(encoding="utf-8")
+    assert main(["report", "out", "--output", "page.html"]) == 0
+    assert digest in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert main([*again, code]) == 0
+    assert main([*again, "mine"]) == 0  # the same file
+    capsys.readouterr()
+    for edited in ("helper.py", code):
+        before = (tmp_path / edited).read_text(encoding="utf-8")
+        (tmp_path / edited).write_text(before + "# another\n", encoding="utf-8")
+        assert main([*again, code]) == 2
+        error = capsys.readouterr().err
+        assert f"holds results of other code: {edited} was edited since" in error
+        assert "give another --output, or put the code back as it was" in error
+        (tmp_path / edited).write_text(before, encoding="utf-8")
+    assert main([*again, code]) == 0
+
+
+def test_a_run_with_and_without_an_import_are_two(code, tmp_path, capsys):
+    small = "[{kind: gaussian, dim: 2, condition: 4.0, tolerance: 0.3, particles: 200, many: 400}]"
+    asked = ["run", "schemes", "--settings.schemes", "[em, baoab]", "--settings.targets", small, "--output"]
+    assert main([*asked, "with", "--import", code]) == 0
+    assert main([*asked, "without"]) == 0
+    capsys.readouterr()
+    assert main([*asked, "with", "--resume"]) == 2
+    error = capsys.readouterr().err
+    assert "it was begun with --import mine.py, and now nothing is imported" in error
+    assert error.endswith("give another --output, or --import mine.py\n")
+    assert main([*asked, "without", "--resume", "--import", code]) == 2
+    assert "begun without --import, and now mine.py is imported" in capsys.readouterr().err
+
+
+def test_other_versions_than_a_run_was_begun_with_are_told(code, tmp_path, capsys):
+    file = config(tmp_path, experiment="my-experiment")
+    assert main(["run", file, "--import", code, "--output", "out"]) == 0
+    provenance = tmp_path / "out" / "provenance.json"
+    (noted,) = json.loads(provenance.read_text(encoding="utf-8"))
+    noted["versions"]["torchsrk"] = "0.0.1"
+    provenance.write_text(json.dumps([noted]), encoding="utf-8")
+    capsys.readouterr()
+    assert main(["run", file, "--import", code, "--output", "out", "--resume"]) == 0
+    assert "out holds results of other versions" in (error := capsys.readouterr().err)
+    assert "torchsrk 0.0.1 -> " in error
+    assert main(["run", file, "--import", code, "--output", "out", "--resume"]) == 0  # told once
+    assert "other versions" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("imports", [["mine", "mine.py"], ["mine.py", "other.py"], ["other.py", "mine.py"]])
+def test_a_file_may_be_imported_twice(code, tmp_path, capsys, imports):
+    """By both of its names, or by another module, too."""
+    (tmp_path / "other.py").write_text("import mine\n", encoding="utf-8")
+    file = config(tmp_path, experiment="my-experiment")
+    given = [part for name in imports for part in ("--import", name)]
+    assert main(["run", file, *given, "--output", "out"]) == 0, capsys.readouterr().err
