@@ -83,9 +83,9 @@ def test_names_of_ones_own_are_nobodys_business():
 def test_a_class_in_place_of_an_instance():
     sde = Langevin(FunctionPotential(energy=lambda x: x.square().sum(-1)))
     options = {"step_size": 0.1, "num_steps": 1, "seed": 0}
-    with pytest.raises(TypeError, match=r"EulerMaruyama\(\) instead of EulerMaruyama"):
+    with pytest.raises(ValueError, match=r"pass an instance, EulerMaruyama\(\) instead of EulerMaruyama"):
         sample(sde, torch.zeros(2, 2), integrator=EulerMaruyama, **options)
-    with pytest.raises(TypeError, match=r"Capped\(scheme=..., cap=...\) instead of Capped"):
+    with pytest.raises(ValueError, match=r"Capped\(scheme=..., cap=...\) instead of Capped"):
         integrator_named(Capped)
     with pytest.raises(TypeError, match=r"such as EulerMaruyama\(\); got the class EulerMaruyama"):
         Capped(EulerMaruyama, 1.0)

@@ -129,10 +129,8 @@ def integrator_named(integrator: Integrator | str) -> Integrator:
     if isinstance(integrator, str) and integrator in _REGISTRY:
         return _by_name(_REGISTRY[integrator])
     if isinstance(integrator, type) and issubclass(integrator, Integrator):
-        raise TypeError(
-            f"{integrator.__name__} is a class, and a run takes an instance: {_made(integrator)} instead of "
-            f"{integrator.__name__}"
-        )
+        made = _made(integrator)
+        raise ValueError(f"{integrator.__name__} is a class: pass an instance, {made} instead of {integrator.__name__}")
     meant = nearest(integrator.lower(), list(_REGISTRY)) if isinstance(integrator, str) else ""
     names = ", ".join(map(repr, sorted(_REGISTRY)))
     raise ValueError(f"unknown integrator {integrator!r}{meant}; choose from {names}, or pass an instance")
