@@ -4,11 +4,13 @@ import json
 import sys
 
 import pytest
+import torch
 import yaml
 
 from torchsrk import __version__, experiments
 from torchsrk.cli import main
 from torchsrk.experiments import named_potentials, register_experiment, register_potential
+from torchsrk.experiments.no_numbers import no_numbers
 from torchsrk.integrators import base
 
 CODE = """
@@ -20,7 +22,7 @@ from matplotlib.figure import Figure
 
 from torchsrk import EulerMaruyama, Integrator, Langevin, sample
 from torchsrk.experiments import register_experiment
-from torchsrk.experiments import Conclusion, Finding, register_potential
+from torchsrk.experiments import Conclusion, Finding, SchemeName, register_potential
 from torchsrk.potentials import FunctionPotential
 
 
@@ -45,9 +47,17 @@ class Bowl:
 class Settings:
     count: int = 2
     fails: bool = False
+    scheme: SchemeName = "my-scheme"
+    no_numbers: tuple[int, ...] = (9,)
+
+    def __post_init__(self):
+        if self.count == 77:
+            raise ValueError("77 units are too many")
 
 
 def plan(settings):
+    if settings.count == 66:
+        raise ValueError("66 units are no plan")
     return {f"unit-{k}": k for k in range(settings.count)}
 
 
@@ -55,7 +65,7 @@ def measure(settings, k, context):
     if settings.fails:
         away = Langevin(FunctionPotential(energy=lambda x: x.pow(4).sum(-1)))
         sample(away, torch.full((2, 1), 1e3), integrator="em", step_size=1.0, num_steps=9, seed=0)
-    return {"value": float(k)}
+    return {"value": float("nan") if k in settings.no_numbers else float(k), "parts": [{"a": torch.ones(2)}]}
 
 
 def conclude(settings, results):
@@ -272,3 +282,51 @@ def test_a_file_may_be_imported_twice(code, tmp_path, capsys, imports):
     file = config(tmp_path, experiment="my-experiment")
     given = [part for name in imports for part in ("--import", name)]
     assert main(["run", file, *given, "--output", "out"]) == 0, capsys.readouterr().err
+
+
+def test_settings_that_do_not_go_together_are_an_error_of_the_config(code, tmp_path, capsys):
+    """Whether the settings see it or the plan, and whichever error of values they raise."""
+    file = config(tmp_path, experiment="my-experiment")
+    asked = ["run", file, "--import", code, "--output", "out", "--settings.count"]
+    for count, said in (("77", "77 units are too many"), ("66", "66 units are no plan")):
+        assert main([*asked, count]) == 2
+        assert capsys.readouterr().err == f"torchsrk: error: config.yaml: settings: {said}\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_names_of_schemes_in_settings_of_ones_own(code, tmp_path, capsys):
+    file = config(tmp_path, experiment="my-experiment")
+    asked = ["run", file, "--import", code, "--print_config", "--settings.scheme"]
+    assert main([*asked, "my-schem"]) == 2
+    error = capsys.readouterr().err
+    assert "config.yaml: settings.scheme: expected one of baoab, " in error
+    assert "(did you mean my-scheme?)" in error
+    assert main([*asked, "em"]) == 0
+
+
+def test_what_is_no_number_is_told(code, tmp_path, capsys):
+    file = config(tmp_path, experiment="my-experiment")
+    asked = ["run", file, "--import", code, "--output", "out", "--settings.count", "3"]
+    assert main([*asked, "--settings.no_numbers", "[1]"]) == 0
+    told = "NOT A NUMBER: value of unit-1 is NaN"
+    assert told in capsys.readouterr().out
+    assert f"- {told}" in (tmp_path / "out" / "summary.md").read_text(encoding="utf-8")
+
+
+def test_no_numbers_wherever_they_are():
+    nan = float("nan")
+    results = {
+        "a": {"x": [1.0, {"y": nan}], "z": torch.tensor([1.0, nan]), "infinite": float("inf")},
+        "b": {"x": "nan"},
+    }
+    assert no_numbers(results) == ["NOT A NUMBER: x of a is NaN", "NOT A NUMBER: z of a is NaN"]
+    assert no_numbers({str(k): {"x": nan} for k in range(13)})[-1] == "NOT A NUMBER: 3 more"
+
+
+@pytest.mark.parametrize("command", [["run", "rign.yaml"], ["sample", "rign.yaml", "--output", "out"]])
+def test_a_file_that_was_mistyped(tmp_path, monkeypatch, capsys, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ring.yaml").write_text("target: ring\n", encoding="utf-8")
+    assert main(command) == 2
+    assert "rign.yaml: there is no such file" in (error := capsys.readouterr().err)
+    assert "(did you mean ring.yaml?)" in error

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,11 +15,12 @@ import torch
 
 from ..extras import require
 from ..sampling import NonFiniteStateError
-from . import experiment_named, experiment_names, plots
-from .base import Conclusion, Context, Result, T
+from . import NAMES, experiment_named, experiment_names, plots
+from .base import Conclusion, Context, Experiment, Result, T
 from .config import ConfigError, OneOf, Seed, build, check_keys, merge, plain, read_yaml, to_yaml
 from .folder import RunFolder
 from .imported import Imported
+from .no_numbers import no_numbers
 from .provenance import check_goes_on, environment
 
 if TYPE_CHECKING:
@@ -80,18 +81,19 @@ def resolved(config: Config) -> str:
     return to_yaml(plain(config))
 
 
-def execute(config: Config, output: Path, resume: bool, imported: Sequence[Imported] = ()) -> Conclusion | None:
+def execute(
+    config: Config, output: Path, resume: bool, imported: Sequence[Imported] = (), *, file: str = "the config"
+) -> Conclusion | None:
     """Measure what is not measured yet, conclude, and write everything.
 
     Under torchrun ranks share out the units, and the first of them does the rest: None on the others. What was
-    ``imported`` of the user's code is noted, and has to be the same when a run goes on.
+    ``imported`` of the user's code is noted, and has to be the same when a run goes on; ``file`` is named in errors.
     """
     from ..distributed.claims import is_begun, note_begun, ranks_of_torchrun, wait_for
 
     require("matplotlib", "matplotlib", "experiments")
     experiment = experiment_named(config.experiment)
-    planned = experiment.plan(config.settings)
-    plan = planned if isinstance(planned, Mapping) else {name: name for name in planned}
+    plan = _planned(experiment, config, file)
     context = Context(
         seed=config.seed,
         device=_device(config.device),
@@ -119,8 +121,19 @@ def execute(config: Config, output: Path, resume: bool, imported: Sequence[Impor
                 return None
             results = measured(folder, plan, measure, context.progress and ranks.size == 1)
             conclusion = experiment.conclude(config.settings, results)
+            if config.experiment not in NAMES:  # which know where they have no number
+                conclusion = replace(conclusion, notes=[*conclusion.notes, *no_numbers(results)])
             _write(folder, config, results, conclusion, imported)
     return conclusion
+
+
+def _planned(experiment: Experiment, config: Config, file: str) -> Mapping[str, Any]:
+    """The cases by their names, or an error of the config if its settings make none."""
+    try:
+        planned = experiment.plan(config.settings)
+    except ValueError as error:
+        raise ConfigError(f"{file}: settings: {error}") from error
+    return planned if isinstance(planned, Mapping) else {name: name for name in planned}
 
 
 @contextmanager
