@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from .steps import Program
 
 _SECONDS = 0.02  # that a timing takes at least
-_DRAWN_TOGETHER = (
-    1 << 17
-)  # normals: of fewer a good part of the time is the call's, which a compiled loop makes none of
+# Normals. Of fewer a good part of the time is the call's, and a compiled loop makes none.
+_DRAWN_TOGETHER = 1 << 17
 _ROUNDS = 3  # of timings, of which the shortest counts: what else the machine does only adds
 # What an entry of a result costs, in multiply-adds, roughly: what is not named here costs one.
 _COSTS = {
