@@ -10,6 +10,8 @@ from types import ModuleType
 import pytest
 import torch
 
+from torchsrk.integrators import base
+
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = sorted(file for file in DOCS.rglob("*.md") if "_build" not in file.parts and "gallery" not in file.parts)
 SNIPPET = re.compile(r"^```python\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
@@ -48,6 +50,7 @@ def value_of(dotted: str) -> object:
 @pytest.mark.parametrize("page", WITH_SNIPPETS, ids=lambda page: str(page.relative_to(DOCS)))
 def test_snippets_run_one_after_another(page, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))  # pages and tests name schemes alike
     torch.set_default_dtype(torch.float32)
     torch.manual_seed(0)
     names: dict[str, object] = {"__name__": "snippet"}

@@ -16,7 +16,7 @@ import torch
 from .checkpoints import CheckpointError
 from .distributed import RankError
 from .experiments import theory
-from .experiments.config import ConfigError, parse_overrides, read_yaml
+from .experiments.config import ConfigError, nearest_file, parse_overrides, read_yaml
 from .experiments.folder import FolderError
 from .experiments.laws import QuadratureError
 from .experiments.named_potentials import NAMES
@@ -26,7 +26,6 @@ from .experiments.report import write_report
 from .experiments.runs import Config, execute, load_config, resolved
 from .experiments.user_code import TargetError, import_code
 from .extras import MissingPackageError
-from .names import nearest
 from .sampling import NonFiniteStateError
 from .version import __version__
 
@@ -63,8 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # nothing is lost to a terminal that knows no "²"
     try:
-        for module in getattr(options, "imports", ()):
-            import_code(module)
+        options.imported = [import_code(module) for module in getattr(options, "imports", ())]
         commands = {"sample": _sample, "run": _run, "theory": _theory, "list": _list, "report": _report}
         code = commands[options.command](options, rest)
         sys.stdout.flush()
@@ -177,7 +175,7 @@ def _entries() -> str:
 
 def _sample(options: argparse.Namespace, rest: Sequence[str]) -> int:
     wanted = {name: getattr(options, name) for name in ("draws", "particles", "tolerance", "seed", "dim", "compile")}
-    done = execute_sample(options.target, wanted, options.output, options.resume)
+    done = execute_sample(options.target, wanted, options.output, options.resume, options.imported)
     if done.was_done:
         print(f"{options.output} is finished: nothing was drawn")
     print("\n".join([*as_markdown(done.summary.rows, most=20), "", done.summary.diagnosis]), end="\n\n")
@@ -205,7 +203,7 @@ def _run(options: argparse.Namespace, rest: Sequence[str]) -> int:
         print(resolved(config), end="")
         return 0
     output = options.output or Path("results") / f"{file.stem}-{config.profile}"
-    conclusion = execute(config, output, options.resume)
+    conclusion = execute(config, output, options.resume, options.imported, file=str(file))
     if conclusion is None:  # another rank says what was found
         return 0
     if options.command == "theory":
@@ -233,7 +231,7 @@ def _config_file(given: str) -> Path:
     shipped = {file.stem: file for file in CONFIGS.glob("*.yaml")}
     file = shipped.get(given, Path(given))
     if not file.exists():
-        meant = nearest(Path(given).stem, list(shipped))
+        meant = nearest_file(file, list(shipped))
         raise ConfigError(
             f"{given}: there is no such file, and no shipped config of this name{meant}: `torchsrk list` shows them"
         )

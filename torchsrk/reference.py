@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations_with_replacement
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from .brownian import BrownianPath, Increment, Needs, start_normals
 from .integrators import QUICSORT, SRKID, SRKLD, Integrator, integrator_named
+from .integrators.first_step import first_step
 from .sde import BaseSDE
 from .sde.base import Normals
 
@@ -200,7 +202,8 @@ def _solve(
     with torch.no_grad():
         state = scheme.init(sde, path.t0, x0, dt, normals)
         for number, increment in enumerate(path.increments(num_steps, scheme.required(sde))):
-            state = scheme.step(sde, path.t0 + number * dt, state, increment)
+            step = scheme.step if number else partial(first_step, scheme)
+            state = step(sde, path.t0 + number * dt, state, increment)
     return state[..., : sde.start(x0, normals).shape[-1]]
 
 

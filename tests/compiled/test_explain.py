@@ -1,5 +1,6 @@
 """What people are told of a compiled step."""
 
+import sys
 from pathlib import Path
 
 import torch
@@ -7,7 +8,9 @@ from torch import nn
 
 from torchsrk import SDE, Langevin
 from torchsrk.compiled import explain
+from torchsrk.compiled.explain import _noise_time
 from torchsrk.potentials import FunctionPotential
+from torchsrk.sampling import problem_of
 
 X = torch.randn(40, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
@@ -49,3 +52,23 @@ def test_the_noise_of_one_particle_is_not_that_of_a_call():
     sde = Langevin(FunctionPotential(lambda x: torch.nn.functional.softplus(x @ data.T).sum(-1) + x.square().sum(-1)))
     parts = dict(explain(sde, "em", torch.zeros(1, 2)).parts)
     assert parts["noise"] < 0.5 * parts["whole step"]
+
+
+def test_noise_of_a_hundred_particles_is_not_that_of_calls(monkeypatch):
+    """A call takes as long as drawing thousands of normals: so many at once that it does not count."""
+    drawn = []
+    monkeypatch.setattr(sys.modules[explain.__module__], "fill_normal", lambda out, **_: drawn.append(out.numel()))
+    _noise_time(problem(100), 20, 100)
+    assert max(drawn) >= 100_000
+
+
+def test_a_step_that_is_hardly_more_than_its_noise_says_so(monkeypatch):
+    monkeypatch.setattr(sys.modules[explain.__module__], "_noise_time", lambda *_: 1e9)
+    found = explain(Langevin(FunctionPotential(lambda x: x.square().sum(-1), dim=2)), "em", X)
+    names = [name for name, _ in found.parts]
+    assert names == ["whole step", "noise", "all else, too little to be told from noise"]
+
+
+def problem(count):
+    sde = Langevin(FunctionPotential(lambda x: x.square().sum(-1), dim=20))
+    return problem_of(sde, torch.zeros(count, 20), integrator="em", step_size=0.1)

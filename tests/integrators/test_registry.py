@@ -1,9 +1,13 @@
 """Names of schemes: nobody's is taken by another."""
 
 import pytest
+import torch
 
-from torchsrk import EulerMaruyama, Integrator
+from torchsrk import EulerMaruyama, Integrator, Langevin, sample
+from torchsrk.brownian import Needs
 from torchsrk.integrators import base, integrator_named, registered
+from torchsrk.integrators.capped import Capped
+from torchsrk.potentials import FunctionPotential
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +48,10 @@ def test_a_scheme_without_a_name_is_in_no_list():
         ({"name": 3}, "Mine: name is a string, as integrator= takes it; got 3"),
         ({"noise_types": "additive"}, "noise_types is a tuple of the noise types served"),
         ({"noise_types": ("aditive",)}, r"'general'; got \('aditive',\)"),
+        ({"need": Needs.UNIFORM}, r"Mine: nobody reads need of a scheme \(did you mean needs\?\): .* as _need"),
+        ({"strong_oder": 1.5}, r"\(did you mean strong_order\?\)"),
+        ({"noise_type": ("additive",)}, r"\(did you mean noise_types\?\)"),
+        ({"postion": lambda *_: None}, r"\(did you mean position\?\)"),
         ({"needs": "H"}, "Mine: needs is as Needs.INCREMENT or Needs.LEVY_AREA; got 'H'"),
     ],
 )
@@ -65,3 +73,19 @@ def test_a_name_alone_can_not_stand_for_arguments():
     assert integrator_named(made(theta=0.5)).theta == 0.5
     scheme("mine", __init__=lambda self, theta=0.5, **options: init(self, theta))
     assert integrator_named("mine").theta == 0.5
+
+
+def test_names_of_ones_own_are_nobodys_business():
+    own = {"order": 2, "steps": lambda self: 3, "theta": 0.5, "_need": 1, "half_step": 0.5}
+    assert scheme("mine", **own)().steps() == 3
+
+
+def test_a_class_in_place_of_an_instance():
+    sde = Langevin(FunctionPotential(energy=lambda x: x.square().sum(-1)))
+    options = {"step_size": 0.1, "num_steps": 1, "seed": 0}
+    with pytest.raises(ValueError, match=r"pass an instance, EulerMaruyama\(\) instead of EulerMaruyama"):
+        sample(sde, torch.zeros(2, 2), integrator=EulerMaruyama, **options)
+    with pytest.raises(ValueError, match=r"Capped\(scheme=..., cap=...\) instead of Capped"):
+        integrator_named(Capped)
+    with pytest.raises(TypeError, match=r"such as EulerMaruyama\(\); got the class EulerMaruyama"):
+        Capped(EulerMaruyama, 1.0)

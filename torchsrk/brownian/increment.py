@@ -33,6 +33,16 @@ class Needs(Flag):
     UNIFORM = auto()
 
 
+# By which of Needs a scheme asks for a part of an increment.
+ASKED_BY = {
+    "H": "SPACE_TIME_AREA",
+    "A": "LEVY_AREA",
+    "K": "SPACE_TIME_TIME_AREA",
+    "Z": "BETWEEN",
+    "u": "UNIFORM",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Increment:
     """The Brownian path B over a step of length dt, and what a scheme draws beside it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from ..sde import BaseSDE
     from .steps import Program
 
-_SECONDS = 0.05  # that a timing takes at least
-_DRAWN_TOGETHER = 1 << 13  # normals
+_SECONDS = 0.02  # that a timing takes at least
+# Normals. Of fewer a good part of the time is the call's, and a compiled loop makes none.
+_DRAWN_TOGETHER = 1 << 17
+_ROUNDS = 3  # of timings, of which the shortest counts: what else the machine does only adds
 # What an entry of a result costs, in multiply-adds, roughly: what is not named here costs one.
 _COSTS = {
     **dict.fromkeys(("div", "sqrt", "rsqrt", "reciprocal", "remainder", "fmod"), 5.0),
@@ -60,7 +63,7 @@ class Explanation:
         any_step_size: the program serves every step size.
         seconds: that tracing and compiling took, when that was done.
         parts: (name, nanoseconds a particle and step): noise and the whole as measured on one thread, and the rest
-            shared out between kinds of operations by a rough count.
+            shared out between kinds of operations by a rough count, if it is more than timings tell apart.
     """
 
     reason: str | None
@@ -136,11 +139,15 @@ def _particles(graph: fx.Graph) -> int:
 def _parts(problem: Problem, steps: Program, bound: Any) -> Iterator[tuple[str, float]]:
     state = problem.state.reshape(-1, problem.width).contiguous()
     out, count = torch.empty_like(state), len(state)
-    whole = _timed(lambda steps: bound.advance(state, out, 0, steps), count)
-    noise = sum(_noise_time(problem, draw.components, count) for draw in problem.noise)
-    noise = min(noise, whole)
+    whole, noise = math.inf, math.inf
+    for _ in range(_ROUNDS):  # beside one another
+        whole = min(whole, _timed(lambda steps: bound.advance(state, out, 0, steps), count))
+        noise = min(noise, sum(_noise_time(problem, draw.components, count) for draw in problem.noise))
     yield "whole step", whole
-    yield "noise", noise
+    yield "noise", min(noise, whole)
+    if noise >= whole:
+        yield "all else, too little to be told from noise", 0.0
+        return
     counted = _counted(steps.graph)
     total = sum(counted.values()) or 1.0
     for name, cost in sorted(counted.items(), key=lambda item: -item[1]):
@@ -149,7 +156,7 @@ def _parts(problem: Problem, steps: Program, bound: Any) -> Iterator[tuple[str, 
 
 def _noise_time(problem: Problem, components: int, count: int) -> float:
     rows = count * problem.substeps * (problem.width // problem.state.shape[-1])
-    together = max(1, _DRAWN_TOGETHER // (rows * components))  # of few particles a call would take longer than its work
+    together = max(1, _DRAWN_TOGETHER // (rows * components))
     out = torch.empty(together, rows, components, dtype=problem.state.dtype)
 
     def draw(steps: int) -> None:

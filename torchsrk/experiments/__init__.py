@@ -7,6 +7,7 @@ from importlib import import_module
 from ..extras import require
 from .base import Conclusion, Context, Experiment, Finding
 from .named_potentials import register_potential
+from .scheme_name import SchemeName
 
 # Config files name their experiment; a name that is not here is refused, so that no file chooses what is imported.
 NAMES = (
@@ -66,6 +67,7 @@ __all__ = [
     "Context",
     "Experiment",
     "Finding",
+    "SchemeName",
     "experiment_named",
     "experiment_names",
     "register_experiment",

@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ..names import nearest
+from ..names import nearest, nearest_of
 
 _LARGEST_FILE = 1 << 20
 
@@ -64,13 +64,21 @@ def read_yaml(file: Path) -> dict[str, Any]:
             raise ConfigError(f"{file}: a config is at most {_LARGEST_FILE} bytes long; this has {file.stat().st_size}")
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError(f"{file}: there is no such file; `torchsrk list` shows the shipped configs") from None
+        raise ConfigError(
+            f"{file}: there is no such file{nearest_file(file)}; `torchsrk list` shows the shipped configs"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: can't be read as text ({error})") from None
     content = parse_yaml(text, str(file))
     if not isinstance(content, dict):
         raise ConfigError(f"{file}: expected `key: value` lines; got {_shown(content)}")
     return content
+
+
+def nearest_file(file: Path, shipped: Sequence[str] = ()) -> str:
+    """Which YAML file beside one that is missing, or which shipped config, was meant, in words, if one is close."""
+    beside = {yaml.stem: yaml for kind in ("*.yaml", "*.yml") for yaml in sorted(file.parent.glob(kind))}
+    return nearest_of(file.stem, {**beside, **{name: name for name in shipped}})
 
 
 def parse_yaml(text: str, where: str) -> Any:
@@ -144,6 +152,8 @@ def _build_dataclass(kind: Any, value: Any, *, file: str, key: str, wrong: Any) 
         return kind(**values)
     except ConfigError as error:  # values that do not go together
         raise ConfigError(f"{file}: {prefix}{error}") from None
+    except ValueError as error:  # the same, of a user's own settings
+        raise ConfigError(f"{file}: {key or 'the config'}: {error}") from error
 
 
 def _build_scalar(kind: Any, value: Any, wrong: Any) -> Any:

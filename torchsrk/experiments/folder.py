@@ -134,15 +134,21 @@ class RunFolder:
 
     def note_environment(self, environment: Mapping[str, Any]) -> None:
         """Keep what results may depend on besides the config: an entry for every environment that a run went on in."""
+        before = self.environments()
+        if before[-1:] != [environment]:
+            content = json.dumps([*before, environment], indent=2) + "\n"
+            replace_file(self._file(_PROVENANCE), content.encode())
+
+    def environments(self) -> list[dict[str, Any]]:
+        """Those that the run has noted, from its begin on."""
         file = self._file(_PROVENANCE)
         try:
-            before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+            noted = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
         except ValueError:
-            before = None
-        if not isinstance(before, list):
+            noted = None
+        if not isinstance(noted, list) or not all(isinstance(entry, dict) for entry in noted):
             raise FolderError(f"{file} is not what a run wrote: remove it to go on")
-        if before[-1:] != [environment]:
-            replace_file(file, (json.dumps([*before, environment], indent=2) + "\n").encode())
+        return noted
 
     def write(self, name: str, content: bytes) -> Path:
         replace_file(self._file(name), content)

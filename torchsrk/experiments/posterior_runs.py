@@ -6,7 +6,7 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,9 +23,11 @@ from ..tuning import Tuning
 from .base import Context, Result
 from .config import Count, Dimension, Positive, Range, Seed, build, plain
 from .folder import FolderError, RunFolder
+from .imported import Imported
 from .named_potentials import potential_in
 from .posterior import PosteriorSummary, as_markdown, parameter_names, summarized
-from .runs import environment, measured
+from .provenance import environment
+from .runs import measured
 from .user_code import Given, TargetError, target_at, users_code
 
 _MOST_PIECES = 100  # a kill loses at most a hundredth of the draws, and a folder has few files
@@ -56,12 +58,15 @@ class Done:
     was_done: bool
 
 
-def execute_sample(target: str, options: Mapping[str, Any], output: Path, resume: bool) -> Done:
+def execute_sample(
+    target: str, options: Mapping[str, Any], output: Path, resume: bool, imported: Sequence[Imported] = ()
+) -> Done:
     """Tune, draw what is not drawn yet, and write everything.
 
     Args:
         target: MODULE:NAME, FILE.py:NAME or a YAML file.
         options: the other entries of ``Settings``.
+        imported: code of the user's, which is noted; whether it is another one is told by the target's densities.
     """
     require("matplotlib", "matplotlib", "plots")
     settings: Settings = build(Settings, {"target": target, **options}, file="torchsrk sample")
@@ -69,7 +74,7 @@ def execute_sample(target: str, options: Mapping[str, Any], output: Path, resume
     posterior, names = _posterior(given, settings, target)
     device = tensor_of(posterior.target).device
     with RunFolder(output, _as_text(settings), resume, device) as folder:
-        folder.note_environment(environment(settings.seed, device))
+        folder.note_environment(environment(settings.seed, device, imported))
         plan = _planned(posterior, folder, target)
         pieces = _pieces(settings.draws)
         was_done = (output / _SUMMARY).is_file() and all(map(folder.is_done, pieces))

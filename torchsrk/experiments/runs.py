@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import platform
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from importlib import metadata
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,10 +15,13 @@ import torch
 
 from ..extras import require
 from ..sampling import NonFiniteStateError
-from . import experiment_named, experiment_names, plots
-from .base import Conclusion, Context, Result, T
+from . import NAMES, experiment_named, experiment_names, plots
+from .base import Conclusion, Context, Experiment, Result, T
 from .config import ConfigError, OneOf, Seed, build, check_keys, merge, plain, read_yaml, to_yaml
 from .folder import RunFolder
+from .imported import Imported
+from .no_numbers import no_numbers
+from .provenance import check_goes_on, environment
 
 if TYPE_CHECKING:
     from ..distributed.together import Ranks
@@ -81,17 +81,19 @@ def resolved(config: Config) -> str:
     return to_yaml(plain(config))
 
 
-def execute(config: Config, output: Path, resume: bool) -> Conclusion | None:
+def execute(
+    config: Config, output: Path, resume: bool, imported: Sequence[Imported] = (), *, file: str = "the config"
+) -> Conclusion | None:
     """Measure what is not measured yet, conclude, and write everything.
 
-    Under torchrun ranks share out the units, and the first of them does the rest: None on the others.
+    Under torchrun ranks share out the units, and the first of them does the rest: None on the others. What was
+    ``imported`` of the user's code is noted, and has to be the same when a run goes on; ``file`` is named in errors.
     """
     from ..distributed.claims import is_begun, note_begun, ranks_of_torchrun, wait_for
 
     require("matplotlib", "matplotlib", "experiments")
     experiment = experiment_named(config.experiment)
-    planned = experiment.plan(config.settings)
-    plan = planned if isinstance(planned, Mapping) else {name: name for name in planned}
+    plan = _planned(experiment, config, file)
     context = Context(
         seed=config.seed,
         device=_device(config.device),
@@ -109,7 +111,9 @@ def execute(config: Config, output: Path, resume: bool) -> Conclusion | None:
 
             if leads:
                 note_begun(ranks, str(output))
-                folder.note_environment(environment(context.seed, context.device) | _ranks_noted(ranks))
+                now = environment(context.seed, context.device, imported) | _ranks_noted(ranks)
+                check_goes_on(folder.environments(), now, output)
+                folder.note_environment(now)
             if ranks.size > 1:
                 _share_out(folder, plan, measure, context.progress, ranks, alone=config.experiment in _TIMED)
                 wait_for(ranks, list(plan), folder.is_done)
@@ -117,8 +121,19 @@ def execute(config: Config, output: Path, resume: bool) -> Conclusion | None:
                 return None
             results = measured(folder, plan, measure, context.progress and ranks.size == 1)
             conclusion = experiment.conclude(config.settings, results)
-            _write(folder, config, results, conclusion)
+            if config.experiment not in NAMES:  # which know where they have no number
+                conclusion = replace(conclusion, notes=[*conclusion.notes, *no_numbers(results)])
+            _write(folder, config, results, conclusion, imported)
     return conclusion
+
+
+def _planned(experiment: Experiment, config: Config, file: str) -> Mapping[str, Any]:
+    """The cases by their names, or an error of the config if its settings make none."""
+    try:
+        planned = experiment.plan(config.settings)
+    except ValueError as error:
+        raise ConfigError(f"{file}: settings: {error}") from error
+    return planned if isinstance(planned, Mapping) else {name: name for name in planned}
 
 
 @contextmanager
@@ -186,7 +201,13 @@ def measured(
     return results
 
 
-def _write(folder: RunFolder, config: Config, results: Mapping[str, Result], conclusion: Conclusion) -> None:
+def _write(
+    folder: RunFolder,
+    config: Config,
+    results: Mapping[str, Result],
+    conclusion: Conclusion,
+    imported: Sequence[Imported],
+) -> None:
     from safetensors.torch import save
 
     tables = [folder.write_table(name, rows) for name, rows in conclusion.tables.items()]
@@ -197,6 +218,10 @@ def _write(folder: RunFolder, config: Config, results: Mapping[str, Result], con
     if samples:
         folder.write("samples.safetensors", save(samples))
     lines = [f"# {config.description}", "", f"Experiment {config.experiment}, profile {config.profile}.", ""]
+    if imported:
+        digests = {file: digest for code in imported for file, digest in code.digests.items()}
+        files = ", ".join(f"{file} (SHA-256 {digest[:12]})" for file, digest in digests.items())
+        lines += [f"Imported: {files or ', '.join(code.given for code in imported)}.", ""]
     lines += [f"- {line}" for line in conclusion.lines()]
     lines += ["", *(f"![{name}]({name}.png)" for name in figures)]
     lines += ["", *(f"[{file.name}]({file.name})" for file in tables)]
@@ -209,39 +234,3 @@ def _device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)
-
-
-def environment(seed: int, device: torch.device) -> dict[str, Any]:
-    """What the numbers may depend on besides the config."""
-    packages = ("torchsrk", "torch", "torchsde", "numpy", "geomloss", "POT")
-    return {
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in packages}},
-        "commit": _commit(),
-        "seed": seed,
-        "device": str(device),
-        "processor": platform.machine(),
-        "threads": torch.get_num_threads(),
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:  # one of an extra
-        return None
-
-
-def _commit() -> str | None:
-    """Of the source tree, if this file is in a repository; marked where the tree was changed."""
-    if _git("ls-files", "--error-unmatch", Path(__file__).name) is None:  # installed into somebody's repository
-        return None
-    return _git("describe", "--always", "--dirty", "--abbrev=40")
-
-
-def _git(*arguments: str) -> str | None:
-    command = ["git", "-C", str(Path(__file__).parent), *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None

@@ -20,6 +20,7 @@ from torch import nn
 from torch.distributions import Distribution, Independent, constraints
 
 from ..distributions import DiffusionDistribution
+from .imported import Imported
 
 _NOT_THEIRS = {"torchsrk", "torch", "tqdm", "safetensors", *sys.stdlib_module_names}
 
@@ -110,10 +111,10 @@ def _found(spec: str) -> Any:
         raise TargetError(f"{spec}: there is no {name} in {where}") from None
 
 
-def import_code(where: str) -> None:
+def import_code(where: str) -> Imported:
     """Run a module, or a FILE.py, of the user's own: what it registers can then be named in configs."""
     with users_code(where):
-        _module(where)
+        return Imported.of(where, _module(where))
 
 
 def _module(where: str) -> ModuleType:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import sys
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
@@ -56,8 +58,8 @@ class Integrator(ABC):
         if not vars(cls).get("name"):
             return
         known = _REGISTRY.get(cls.name, cls)
-        # The same class may be defined again, as a notebook's cell does.
-        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        # The same class may be defined again, as a notebook's cell does, and a file that is run under two names.
+        if _home(known) != _home(cls):
             raise ValueError(
                 f"{cls.__name__}: the name {cls.name!r} is that of {known.__module__}.{known.__qualname__}, and what "
                 "asks for it must not get another scheme: choose another name, or none and pass instances"
@@ -126,20 +128,38 @@ def integrator_named(integrator: Integrator | str) -> Integrator:
         return integrator
     if isinstance(integrator, str) and integrator in _REGISTRY:
         return _by_name(_REGISTRY[integrator])
+    if isinstance(integrator, type) and issubclass(integrator, Integrator):
+        made = _made(integrator)
+        raise ValueError(f"{integrator.__name__} is a class: pass an instance, {made} instead of {integrator.__name__}")
     meant = nearest(integrator.lower(), list(_REGISTRY)) if isinstance(integrator, str) else ""
     names = ", ".join(map(repr, sorted(_REGISTRY)))
     raise ValueError(f"unknown integrator {integrator!r}{meant}; choose from {names}, or pass an instance")
 
 
+def _home(scheme: type[Integrator]) -> tuple[str, str]:
+    """Where a class is written."""
+    file = getattr(sys.modules.get(scheme.__module__), "__file__", None)
+    return (scheme.__module__ if file is None else os.path.realpath(file)), scheme.__qualname__
+
+
 def _by_name(scheme: type[Integrator]) -> Integrator:
-    given = inspect.signature(scheme).parameters.values()
-    missing = [each.name for each in given if each.default is each.empty and each.kind not in _TAKES_NONE]
-    if missing:
+    if _missing(scheme):
         raise TypeError(
-            f"{scheme.name!r} alone does not say what {scheme.__name__} takes: pass an instance, "
-            f"{scheme.__name__}({', '.join(f'{name}=...' for name in missing)}), or give its arguments defaults"
+            f"{scheme.name!r} alone does not say what {scheme.__name__} takes: pass an instance, {_made(scheme)}, or "
+            "give its arguments defaults"
         )
     return scheme()
+
+
+def _made(scheme: type[Integrator]) -> str:
+    """How an instance is made, in code."""
+    return f"{scheme.__name__}({', '.join(f'{name}=...' for name in _missing(scheme))})"
+
+
+def _missing(scheme: type[Integrator]) -> list[str]:
+    """The arguments without defaults."""
+    given = inspect.signature(scheme).parameters.values()
+    return [each.name for each in given if each.default is each.empty and each.kind not in _TAKES_NONE]
 
 
 _TAKES_NONE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -147,6 +167,7 @@ _TAKES_NONE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 def _check_facts(scheme: type[Integrator]) -> None:
     """One clear error where a class is defined, for what generic code would stumble over later."""
+    _check_spelling(scheme)
     if not isinstance(scheme.name, str):
         raise TypeError(f"{scheme.__name__}: name is a string, as integrator= takes it; got {scheme.name!r}")
     types = scheme.noise_types
@@ -164,3 +185,20 @@ def _check_facts(scheme: type[Integrator]) -> None:
             f"{scheme.__name__} defines a step, and not what it costs: set gradients_per_step, how often a step "
             f"evaluates the drift, an integer{'' if count is None else f'; got {count!r}'}"
         )
+
+
+def _check_spelling(scheme: type[Integrator]) -> None:
+    """Refuse a name that is almost one of those which generic code reads, and would never be read."""
+    own = vars(scheme)
+    known = [name for name in {**vars(Integrator), **Integrator.__annotations__} if name[0] != "_"]
+    for name in own:
+        # Beside `step` a helper may be called `steps`.
+        meant = nearest(name, [other for other in known if other not in own], _MISSPELT)
+        if name[0] != "_" and name not in known and meant:
+            raise TypeError(
+                f"{scheme.__name__}: nobody reads {name} of a scheme{meant}: spell it so, or begin a name of your own "
+                f"with an underscore, as _{name}"
+            )
+
+
+_MISSPELT = 0.85  # "need" for "needs", and not "order" for "law_order"

@@ -18,7 +18,8 @@ class Wrapped(Integrator):
 
     def __init__(self, scheme: Integrator) -> None:
         if not isinstance(scheme, Integrator):
-            raise TypeError(f"scheme is an Integrator; got {type(scheme).__name__}")
+            given = f"the class {scheme.__name__}" if isinstance(scheme, type) else type(scheme).__name__
+            raise TypeError(f"scheme is an Integrator, an instance such as EulerMaruyama(); got {given}")
         self.scheme, self.substeps = scheme, scheme.substeps
 
     def compose(self, sde: BaseSDE, first: Increment, second: Increment) -> Increment:

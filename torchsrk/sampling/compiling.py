@@ -25,6 +25,7 @@ from ..compiled import (
     torch_steps,
 )
 from ..integrators import Integrator
+from ..integrators.first_step import check_state
 from ..potentials.minibatches import Minibatches, draws_kept, draws_minibatches_alone
 from ..sde import BaseSDE, as_sde
 from .checks import check_problem
@@ -133,10 +134,15 @@ def problem_for(dynamics: Dynamics, state: Tensor) -> Problem:
 
     def of_normals(dt: float, x: Tensor, *arguments: Any) -> Tensor:
         *normals, t = arguments
+        moved = scheme.step(sde, t, x, of_substeps(dt, normals))
+        check_state(scheme, moved, x)
+        return moved
+
+    def of_substeps(dt: float, normals: Sequence[Tensor]) -> Increment:
         if substeps == 1:
-            return scheme.step(sde, t, x, increment(dt, normals))
+            return increment(dt, normals)
         parts = zip(*(tensor.chunk(substeps, -1) for tensor in normals), strict=True)
-        return scheme.step(sde, t, x, Increment.beside([increment(dt / substeps, part) for part in parts]))
+        return Increment.beside([increment(dt / substeps, part) for part in parts])
 
     places: tuple[Places, ...] = ()
     if minibatches is not None:

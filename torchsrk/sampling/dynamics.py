@@ -14,6 +14,7 @@ from torch import Tensor
 from ..blocks import Blocks
 from ..brownian import BrownianPath, FreshNoise, Increment, LevyArea, Needs, start_normals
 from ..integrators import Integrator
+from ..integrators.first_step import checked_rows, first_step
 from ..potentials.base import is_stateful
 from ..potentials.minibatches import Minibatches
 from ..sde import BaseSDE
@@ -23,7 +24,11 @@ from .plans import Pace
 
 @dataclass(frozen=True)
 class Dynamics:
-    """A scheme on an SDE with its noise: advances any rows of the state through any steps."""
+    """A scheme on an SDE with its noise: advances any rows of the state through any steps.
+
+    Attributes:
+        begins: the number of a run's first step, which is looked at; the others are trusted, as looking takes time.
+    """
 
     sde: BaseSDE
     scheme: Integrator
@@ -32,6 +37,7 @@ class Dynamics:
     first_particle: int
     levy_area: LevyArea | None
     brownian_dim: int
+    begins: int | None = None
     minibatches: Minibatches | None = None  # by the numbers of steps; None for those that come next
 
     @cached_property
@@ -44,8 +50,9 @@ class Dynamics:
 
         def begin(x: Tensor, row: int) -> Tensor:
             normals = start_normals(self.seed, first_step * self.scheme.substeps, self._particle(x, row))
+            start, length = self.pace.start(first_step), self.pace.length(first_step)
             with torch.no_grad():
-                return self.scheme.init(self.sde, self.pace.start(first_step), x, self.pace.length(first_step), normals)
+                return checked_rows(self.scheme, "init", self.scheme.init(self.sde, start, x, length, normals), x)
 
         state = blocks.map(begin, x0.detach())
         if not is_finite(state):
@@ -82,7 +89,7 @@ class Dynamics:
         def position(x: Tensor, row: int) -> Tensor:
             with torch.no_grad():
                 increment = self._increment(self._noise(x, row), step, needs) if needs else None
-                return self.scheme.position(self.sde, t, x, increment)
+                return checked_rows(self.scheme, "position", self.scheme.position(self.sde, t, x, increment), x)
 
         if not needs and self.scheme.position(self.sde, t, state, None) is state:
             return state
@@ -95,11 +102,12 @@ class Dynamics:
     def advance(self, x: Tensor, row: int, *, first: int, last: int) -> Tensor:
         """Rows of the state from ``row`` on, from step ``first`` to step ``last``."""
         noise = self._noise(x, row, overwrite=True)
-        needs = self.scheme.required(self.sde)
+        needs, looked_at = self.scheme.required(self.sde), partial(first_step, self.scheme)
         with torch.no_grad(), self._drawing_from(first):  # a thread of the pool has a grad mode of its own
             for step in range(first, last):
                 increment = self._increment(noise, step, needs)
-                x = noise.apart(self.scheme.step(self.sde, self.pace.start(step), x, increment))
+                make = looked_at if step == self.begins else self.scheme.step
+                x = noise.apart(make(self.sde, self.pace.start(step), x, increment))
         return x
 
     def advance_blocks(self, blocks: Blocks, source: Tensor, out: Tensor, first: int, last: int) -> None:

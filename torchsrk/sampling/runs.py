@@ -195,7 +195,7 @@ def sample_alone(
     _check_pace(pace, scheme, first_step + steps)
     check_range(seed, first_step * scheme.substeps, steps * scheme.substeps, first_particle, math.prod(x0.shape[:-1]))
     company = company or Company()
-    dynamics = Dynamics(sde, scheme, pace, seed, first_particle, levy_area, sde.brownian_dim(x0))
+    dynamics = Dynamics(sde, scheme, pace, seed, first_particle, levy_area, sde.brownian_dim(x0), first_step)
     callbacks = tuple(callbacks)
 
     blocks = Blocks(x0, block_size, divisible=not dynamics.is_stateful)

@@ -15,6 +15,7 @@ from torch import Tensor
 from ..brownian import BrownianPath, FreshNoise, LevyArea, start_normals
 from ..compiled import CannotCompile
 from ..integrators import Integrator
+from ..integrators.first_step import checked_rows, first_step
 from ..potentials.base import is_stateful
 from ..recompute import recomputed
 from ..sde import BaseSDE, as_sde
@@ -98,6 +99,7 @@ def integrate(
     solver.check_path()
     with full_precision(x0):
         x = scheme.init(sde, plan[0][0], spread(x0), pace.step_size, _start_normals_of(noise))
+        checked_rows(scheme, "init", x, x0)
     segment = math.ceil(math.sqrt(len(plan))) if recompute else check_every
     if compile and (solve := _compiled_solve(solver, x)) is not None:
         reported = solve(x, solver.locate, segment if recompute else len(plan))
@@ -146,7 +148,8 @@ class _Solver:
                 t, dt, is_output = self.plan[number]
                 with outside_transforms():
                     increment = increment_of(self.noise, self.scheme, number, t, dt, needs)
-                x = self.scheme.step(self.sde, t, x, increment)
+                step = self.scheme.step if number else partial(first_step, self.scheme)
+                x = step(self.sde, t, x, increment)
                 if is_output:
                     kept.append(self.position(x, number + 1))
         return (*kept, x)
