@@ -253,10 +253,17 @@ class DiffusionDistribution(Distribution):
 
     @property
     def tuning(self) -> Tuning:
-        """The plan that draws are made by; it is made now if there is none yet."""
+        """The plan that draws are made by; it is made now if there is none yet, or if the target has changed."""
         if self._tuned is None:
             raise ValueError("this distribution was given its step_size and num_steps: there is no tuning")
-        return self._tuned.tuning or self._tuned.tuned(self._next_seed(), progress=self.progress)
+        if self._tuned.is_current and self._tuned.tuning is not None:
+            return self._tuned.tuning
+        return self._tuned.tuned(self._next_seed(), progress=self.progress)
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether there is a plan, and the target is the one that it was made for; if not, the next draw tunes."""
+        return self._tuned is not None and self._tuned.is_current
 
     def diagnose(self, names: Sequence[str] | Mapping[str, Sequence[int]] | None = None) -> Diagnosis:
         """What speaks for the draws and what against them: print it. See ``torchsrk.diagnose``.
@@ -315,7 +322,11 @@ class DiffusionDistribution(Distribution):
         return {"calls": self._calls, "chains": self._chains}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on as the distribution would have whose state this is."""
+        """Go on as the distribution would have whose state this is.
+
+        Of a target that is another than the one which was tuned, as after training, the next draw tunes anew, from
+        where the chains were: ``is_tuned`` tells. ``Tuning.restored`` refuses it, as its plan would stay what it is.
+        """
         kept = "chains" if self._tuned is None else "tuned"
         if not isinstance(state, Mapping) or set(state) != {"calls", kept}:
             found = sorted(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
@@ -388,19 +399,20 @@ class DiffusionDistribution(Distribution):
         points = spread_over(self.constrain(kept), draws, chains.batch_shape, self.batch_shape)
         return points.reshape(self._extended_shape(sample_shape))
 
-    def _chains_to_tune(self) -> TunedChains:
-        def start(seed: int) -> Tensor | None:
-            like = self._like()
-            if self.initial is not None:
-                return self._unconstrain(self._initial_points(self.particles, seed))
-            shape = (self.particles, *self.batch_shape, self._dim())
-            flat = (math.prod(shape[:-1]), shape[-1])
-            drawn = draw_uniform(flat, seed=seed, stream=Stream.START, device=like.device).reshape(shape)
-            return (4.0 * drawn - 2.0).to(like.dtype)
+    def _start_to_tune(self, seed: int) -> Tensor:
+        """Where an ensemble starts that is tuned, (particles, *batch_shape, dim)."""
+        like = self._like()
+        if self.initial is not None:
+            return self._unconstrain(self._initial_points(self.particles, seed))
+        shape = (self.particles, *self.batch_shape, self._dim())
+        flat = (math.prod(shape[:-1]), shape[-1])
+        drawn = draw_uniform(flat, seed=seed, stream=Stream.START, device=like.device).reshape(shape)
+        return (4.0 * drawn - 2.0).to(like.dtype)
 
+    def _chains_to_tune(self) -> TunedChains:
         options = {"particles": self.particles, "tolerance": self.tolerance, "integrator": self.integrator}
         options |= {"compile": self.compile}
-        return TunedChains(self._potential, start, self.batch_shape, **options)
+        return TunedChains(self._potential, self._start_to_tune, self.batch_shape, **options)
 
     def _run(self, start: Tensor, state: Tensor | None, seed: int, differentiable: bool) -> tuple[Tensor, Tensor]:
         """The kept positions, (chain_length, chains, *batch_shape, dim), and the states at the end."""

@@ -37,14 +37,15 @@ def posterior_figure(
     Args:
         diagnosis: that ``torchsrk.diagnose`` made of the run: tells names, parameters and the bias.
         reference: draws (draws, parameters) of another sampler, whose marginals are drawn beside those of the run.
-        names, parameters: as for ``torchsrk.diagnose``; by default the diagnosis has them.
+        names, parameters: as for ``torchsrk.diagnose``; by default the diagnosis has them, or a plan's run.
         most: parameters that are shown, from the first on.
     """
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
         raise ValueError(f"most is a positive integer; got {most!r}")
-    if parameters is None and diagnosis is not None:
-        parameters = diagnosis.parameters
-    theta = read(kept_positions(run), parameters)
+    positions = kept_positions(run)
+    if parameters is None:
+        parameters = run.constrain if diagnosis is None else diagnosis.parameters
+    theta = read(positions, parameters)
     count = theta.shape[-1]
     if diagnosis is not None and len(diagnosis.names) != count:
         raise ValueError(f"the diagnosis is of {len(diagnosis.names)} parameters, and the run has {count}")

@@ -43,6 +43,8 @@ def sample_tuned(
     All ranks have the same plan: tuned with the same seed, or loaded. Draws go on from those of a Run ``after`` which
     they come, which this made.
     """
+    if after is not None:
+        plan.check_own(after)
     state, step = (shard(plan.state, mesh), plan.step) if after is None else (after.state, after.step)
     dim = plan.potential.loc.shape[-1]
     run = sample(
@@ -60,4 +62,5 @@ def sample_tuned(
     )
     assert run.trajectory is not None
     out = plan.potential.outward
-    return Run(mapped(out, run.final), mapped(out, run.trajectory), run.state, run.step, run.statistics)
+    final, trajectory = mapped(out, run.final), mapped(out, run.trajectory)
+    return Run(final, trajectory, run.state, run.step, run.statistics, plan.constrain, plan.mark)

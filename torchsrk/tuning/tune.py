@@ -28,7 +28,8 @@ from ..targets import diffusion_for
 from .checks import identities
 from .choose import Chosen, adjusted, choose
 from .ensemble import Ensemble
-from .plan import FRICTION, Tuning
+from .likeness import gradients_seen
+from .plan import FRICTION, Tuning, reading_of
 from .reach import reach
 from .report import TuningReport
 from .requests import Asking, Phase, Points
@@ -92,7 +93,7 @@ def tune(
     tasks = [_plan(part, scheme, tolerance, adjust, seed) for part in x.reshape(particles, -1, width).unbind(1)]
     with torch_threads(1), torch.no_grad(), _bar(len(tasks) * (5 if adjust else 4), progress) as bar:
         plans, spent = together(tasks, density, bar)
-        tuning = _joined(density, plans, spent, derive_seed(seed, 4))
+        tuning = _joined(density, plans, spent, derive_seed(seed, 4), reading_of(potential, constrain))
     if not tuning.trusted and falls_without_end(potential, x, tuning.positions):
         raise ValueError(f"this density can't be sampled: {HINT}")
     if not tuning.trusted:
@@ -158,7 +159,13 @@ def _constraint(
     return constrain
 
 
-def _joined(density: Density, plans: Sequence[_Plan], spent: Sequence[dict[str, float]], seed: int) -> Tuning:
+def _joined(
+    density: Density,
+    plans: Sequence[_Plan],
+    spent: Sequence[dict[str, float]],
+    seed: int,
+    reading: Callable[[Tensor], Tensor] | None,
+) -> Tuning:
     """The plan of all targets."""
     chosen = [plan.chosen for plan in plans]
     step_size, coordinates, stretches = one_step_size(
@@ -184,6 +191,8 @@ def _joined(density: Density, plans: Sequence[_Plan], spent: Sequence[dict[str, 
             plan.report({**gradients, "check": gradients["check"] + 1.0})
             for plan, gradients in zip(plans, spent, strict=True)
         ),
+        seen=gradients_seen(potential, start),
+        constrain=reading,
     )
 
 
