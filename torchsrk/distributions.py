@@ -18,11 +18,22 @@ from .potentials import Potential
 from .potentials.angles import is_angle, wrapped
 from .potentials.function import Function, Negative
 from .potentials.precision import check_precision
+from .potentials.refusals import told_of_support
 from .potentials.unconstrained import Constrained
 from .sampling import Chain, NonFiniteStateError, Run, check_step_size, integrate
 from .sampling.signs import Watch, add_hint_of_sign
 from .starts import drawn_starts, given_starts, spread_over, with_more_dimensions
-from .targets import Target, described, diffusion_for, has_corner, own_tensor, potential_of, target_given, tensor_wanted
+from .targets import (
+    Target,
+    checked_shape,
+    described,
+    diffusion_for,
+    has_corner,
+    own_tensor,
+    potential_of,
+    target_given,
+    tensor_wanted,
+)
 from .transforms import is_transformed, outside_transforms
 from .tuning import Tuning
 from .tuning.chains import TunedChains
@@ -176,8 +187,8 @@ class DiffusionDistribution(Distribution):
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Draws (*sample_shape, *batch_shape, *event_shape), without a graph."""
-        with torch.no_grad():
-            return self._draw(Size(sample_shape), differentiable=False)
+        with torch.no_grad(), told_of_support():
+            return self._draw(checked_shape("sample_shape", sample_shape), differentiable=False)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Draws whose gradients reach the target's parameters, through all steps of the chain.
@@ -185,7 +196,8 @@ class DiffusionDistribution(Distribution):
         Memory grows like the square root of the number of steps: states are recomputed on the way back. A log density
         must be smooth: a corner, as Laplace's has, moves with the parameters, and no gradient by autograd sees that.
         """
-        return self._draw(Size(sample_shape), differentiable=True)
+        with told_of_support():
+            return self._draw(checked_shape("sample_shape", sample_shape), differentiable=True)
 
     def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> DiffusionDistribution:
         """The same targets in a larger batch, with draws of its own: if seeded, from a seed that no call shares.
@@ -193,6 +205,7 @@ class DiffusionDistribution(Distribution):
         Warm chains go along. Those of new entries of the batch go on from the same points, with noise of their own.
         """
         new = self._get_checked_instance(DiffusionDistribution, _instance)
+        batch_shape = checked_shape("batch_shape", batch_shape)
         torch.empty(self.batch_shape).expand(batch_shape)  # raises torch's own error where it can't be
         if self._tuned is not None:
             return self._expanded_with_plan(new, Size(batch_shape))
@@ -265,8 +278,14 @@ class DiffusionDistribution(Distribution):
         """Whether there is a plan, and the target is the one that it was made for; if not, the next draw tunes."""
         return self._tuned is not None and self._tuned.is_current
 
-    def diagnose(self, names: Sequence[str] | Mapping[str, Sequence[int]] | None = None) -> Diagnosis:
+    def diagnose(
+        self,
+        names: Sequence[str] | Mapping[str, Sequence[int]] | None = None,
+        parameters: Callable[[Tensor], Tensor] | None = None,
+    ) -> Diagnosis:
         """What speaks for the draws and what against them: print it. See ``torchsrk.diagnose``.
+
+        ``parameters`` takes draws (..., *event_shape) to what is looked at in their place, (..., parameters).
 
         Looks at draws made for it, of ``particles`` chains: of what is tuned from where its chains are, and otherwise
         from new starts, through ``num_steps`` and as many steps again. Chains stay where they are, so that later draws
@@ -278,7 +297,7 @@ class DiffusionDistribution(Distribution):
             raise ValueError(f"one target is looked at at a time; this is a batch of shape {tuple(targets)}{hint}")
         if self._tuned is not None:
             plan, run = self._tuned.look(_LOOKED_AT, self._aside(), progress=self.progress)
-            return diagnose(run, tuning=plan, parameters=self._parameters(), names=names)
+            return diagnose(run, tuning=plan, parameters=self._parameters(parameters), names=names)
         run = self._trial(self._aside())
         return diagnose(
             run,
@@ -286,12 +305,14 @@ class DiffusionDistribution(Distribution):
             integrator=self._scheme,
             step_size=self.step_size,
             tolerance=self.tolerance,
-            parameters=self._parameters(),
+            parameters=self._parameters(parameters),
             names=names,
         )
 
-    def _parameters(self) -> Callable[[Tensor], Tensor] | None:
-        """Angles are read within one turn; all else as its potential says."""
+    def _parameters(self, of_draws: Callable[[Tensor], Tensor] | None) -> Callable[[Tensor], Tensor] | None:
+        """Angles are read within one turn; all else as its potential says, unless the user says it of draws."""
+        if of_draws is not None:
+            return lambda x: of_draws(self.constrain(x))
         return self.constrain if self._is_angle else None
 
     def _aside(self) -> int:
