@@ -217,3 +217,9 @@ def test_a_copy_by_pickle_goes_on(target, drawn_before):
         posterior.sample((10,))
     for copied in (pickle.loads(pickle.dumps(posterior)), copy.deepcopy(posterior)):
         assert torch.equal(copied.sample((30,)), copy.deepcopy(posterior).sample((30,)))
+
+
+def test_other_parameters_are_diagnosed():
+    posterior = gamma_posterior(particles=400)
+    diagnosis = posterior.diagnose(names=["sum"], parameters=lambda x: x.sum(-1, keepdim=True))
+    assert abs(float(diagnosis.table["mean"][0]) - 6.0) < 0.3

@@ -22,10 +22,14 @@ _TAIL, _TAIL_ERROR = (
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: whether it is fine, what was found, and what to do if it is not."""
+    """One thing that was looked at: whether it is fine, what was found, and what to do if it is not.
+
+    ``about`` are the parameters that it names.
+    """
 
     fine: bool
     text: str
+    about: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{'fine   ' if self.fine else 'TROUBLE'}  {self.text}"
