@@ -88,7 +88,9 @@ def _with_density(ensemble: Ensemble, seed: int) -> Ensemble:
     if not bool(ensemble.finite.any()):
         where = f"at all of {len(ensemble)} starting points"
         if ensemble.is_nan:
-            raise ValueError(f"the density is NaN {where}: look for NaN in the data, or in what it computes of them")
+            raise ValueError(
+                f"the density is not finite but NaN {where}: look for NaN in the data, or in what it computes of them"
+            )
         raise ValueError(
             f"the density is 0 or NaN, or its gradient not finite, {where}: give start= (initial= of a "
             "DiffusionDistribution) where it is positive"
