@@ -59,7 +59,7 @@ ALLOWED = {
         "transforms",
     },
     "metrics": {"brownian", "dtensors", "extras"},
-    "interop": {"extras", "distributions", "potentials", "brownian"},
+    "interop": {"extras", "distributions", "potentials", "brownian", "transforms"},
     "theory": {"sampling", "integrators", "sde", "potentials", "brownian"},
     "experiments": {
         "coupling",

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import pickle
 
 import pytest
 import torch
@@ -191,3 +192,34 @@ def test_data_in_double_precision_is_not_looked_at_in_single():
         assert with_double.sample((10,)).dtype == torch.float64
     finally:
         torch.set_default_dtype(before)
+
+
+def test_the_state_of_another_target_is_tuned_anew():
+    first, other = (DiffusionDistribution(Gamma(rate, 1.0), seed=0, particles=100) for rate in (2.0, 9.0))
+    first.sample((10,))
+    other.load_state_dict(first.state_dict())
+    assert first.is_tuned
+    assert not other.is_tuned
+    assert abs(float(other.tuning.sample(5).trajectory.exp().mean()) - 9.0) < 1.0
+    assert other.is_tuned
+
+
+def log_density(x):
+    return (2.0 * x.log() - x).sum(-1)
+
+
+@pytest.mark.parametrize("drawn_before", [False, True])
+@pytest.mark.parametrize("target", [log_density, Gamma(torch.tensor([3.0, 2.0]), 1.0), Normal(0.0, 1.0)])
+def test_a_copy_by_pickle_goes_on(target, drawn_before):
+    options = {} if target is not log_density else {"event_shape": (2,), "support": constraints.positive}
+    posterior = DiffusionDistribution(target, seed=0, particles=100, **options)
+    if drawn_before:
+        posterior.sample((10,))
+    for copied in (pickle.loads(pickle.dumps(posterior)), copy.deepcopy(posterior)):
+        assert torch.equal(copied.sample((30,)), copy.deepcopy(posterior).sample((30,)))
+
+
+def test_other_parameters_are_diagnosed():
+    posterior = gamma_posterior(particles=400)
+    diagnosis = posterior.diagnose(names=["sum"], parameters=lambda x: x.sum(-1, keepdim=True))
+    assert abs(float(diagnosis.table["mean"][0]) - 6.0) < 0.3

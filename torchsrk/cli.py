@@ -41,7 +41,8 @@ TARGET is code that you run on purpose, MODULE:NAME or FILE.py:NAME, or a YAML f
 NAME is a torchsrk Potential, a torch distribution, an nn.Module or a function of points (..., dim) to log densities
 (...), up to a constant; or a function or class that needs no argument and makes one of these. A log density says the
 shape of its points by --dim or by its own attribute `dim` or `event_shape`, and if it likes its `support` (of
-torch.distributions.constraints, by default all of space) and the `names` of its parameters.
+torch.distributions.constraints, by default all of space) and the `names` of its parameters, a list or a dict from names
+to the shapes of arrays.
 
 A YAML file names a potential of this package, and its numbers; it can't name code:
 target: {"|".join(NAMES)}

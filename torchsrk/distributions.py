@@ -18,11 +18,22 @@ from .potentials import Potential
 from .potentials.angles import is_angle, wrapped
 from .potentials.function import Function, Negative
 from .potentials.precision import check_precision
+from .potentials.refusals import told_of_support
 from .potentials.unconstrained import Constrained
 from .sampling import Chain, NonFiniteStateError, Run, check_step_size, integrate
 from .sampling.signs import Watch, add_hint_of_sign
 from .starts import drawn_starts, given_starts, spread_over, with_more_dimensions
-from .targets import Target, described, diffusion_for, has_corner, own_tensor, potential_of, target_given, tensor_wanted
+from .targets import (
+    Target,
+    checked_shape,
+    described,
+    diffusion_for,
+    has_corner,
+    own_tensor,
+    potential_of,
+    target_given,
+    tensor_wanted,
+)
 from .transforms import is_transformed, outside_transforms
 from .tuning import Tuning
 from .tuning.chains import TunedChains
@@ -177,8 +188,8 @@ class DiffusionDistribution(Distribution):
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Draws (*sample_shape, *batch_shape, *event_shape), without a graph."""
-        with torch.no_grad():
-            return self._draw(Size(sample_shape), differentiable=False)
+        with torch.no_grad(), told_of_support():
+            return self._draw(checked_shape("sample_shape", sample_shape), differentiable=False)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Draws whose gradients reach the target's parameters, through all steps of the chain.
@@ -186,7 +197,8 @@ class DiffusionDistribution(Distribution):
         Memory grows like the square root of the number of steps: states are recomputed on the way back. A log density
         must be smooth: a corner, as Laplace's has, moves with the parameters, and no gradient by autograd sees that.
         """
-        return self._draw(Size(sample_shape), differentiable=True)
+        with told_of_support():
+            return self._draw(checked_shape("sample_shape", sample_shape), differentiable=True)
 
     def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> DiffusionDistribution:
         """The same targets in a larger batch, with draws of its own: if seeded, from a seed that no call shares.
@@ -194,6 +206,7 @@ class DiffusionDistribution(Distribution):
         Warm chains go along. Those of new entries of the batch go on from the same points, with noise of their own.
         """
         new = self._get_checked_instance(DiffusionDistribution, _instance)
+        batch_shape = checked_shape("batch_shape", batch_shape)
         torch.empty(self.batch_shape).expand(batch_shape)  # raises torch's own error where it can't be
         if self._tuned is not None:
             return self._expanded_with_plan(new, Size(batch_shape))
@@ -254,13 +267,26 @@ class DiffusionDistribution(Distribution):
 
     @property
     def tuning(self) -> Tuning:
-        """The plan that draws are made by; it is made now if there is none yet."""
+        """The plan that draws are made by; it is made now if there is none yet, or if the target has changed."""
         if self._tuned is None:
             raise ValueError("this distribution was given its step_size and num_steps: there is no tuning")
-        return self._tuned.tuning or self._tuned.tuned(self._next_seed(), progress=self.progress)
+        if self._tuned.is_current and self._tuned.tuning is not None:
+            return self._tuned.tuning
+        return self._tuned.tuned(self._next_seed(), progress=self.progress)
 
-    def diagnose(self, names: Sequence[str] | Mapping[str, Sequence[int]] | None = None) -> Diagnosis:
+    @property
+    def is_tuned(self) -> bool:
+        """Whether there is a plan, and the target is the one that it was made for; if not, the next draw tunes."""
+        return self._tuned is not None and self._tuned.is_current
+
+    def diagnose(
+        self,
+        names: Sequence[str] | Mapping[str, Sequence[int]] | None = None,
+        parameters: Callable[[Tensor], Tensor] | None = None,
+    ) -> Diagnosis:
         """What speaks for the draws and what against them: print it. See ``torchsrk.diagnose``.
+
+        ``parameters`` takes draws (..., *event_shape) to what is looked at in their place, (..., parameters).
 
         Looks at draws made for it, of ``particles`` chains: of what is tuned from where its chains are, and otherwise
         from new starts, through ``num_steps`` and as many steps again. Chains stay where they are, so that later draws
@@ -272,7 +298,7 @@ class DiffusionDistribution(Distribution):
             raise ValueError(f"one target is looked at at a time; this is a batch of shape {tuple(targets)}{hint}")
         if self._tuned is not None:
             plan, run = self._tuned.look(_LOOKED_AT, self._aside(), progress=self.progress)
-            return diagnose(run, tuning=plan, parameters=self._parameters(), names=names)
+            return diagnose(run, tuning=plan, parameters=self._parameters(parameters), names=names)
         run = self._trial(self._aside())
         return diagnose(
             run,
@@ -280,12 +306,14 @@ class DiffusionDistribution(Distribution):
             integrator=self._scheme,
             step_size=self.step_size,
             tolerance=self.tolerance,
-            parameters=self._parameters(),
+            parameters=self._parameters(parameters),
             names=names,
         )
 
-    def _parameters(self) -> Callable[[Tensor], Tensor] | None:
-        """Angles are read within one turn; all else as its potential says."""
+    def _parameters(self, of_draws: Callable[[Tensor], Tensor] | None) -> Callable[[Tensor], Tensor] | None:
+        """Angles are read within one turn; all else as its potential says, unless the user says it of draws."""
+        if of_draws is not None:
+            return lambda x: of_draws(self.constrain(x))
         return self.constrain if self._is_angle else None
 
     def _aside(self) -> int:
@@ -316,7 +344,11 @@ class DiffusionDistribution(Distribution):
         return {"calls": self._calls, "chains": self._chains}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on as the distribution would have whose state this is."""
+        """Go on as the distribution would have whose state this is.
+
+        Of a target that is another than the one which was tuned, as after training, the next draw tunes anew, from
+        where the chains were: ``is_tuned`` tells. ``Tuning.restored`` refuses it, as its plan would stay what it is.
+        """
         kept = "chains" if self._tuned is None else "tuned"
         if not isinstance(state, Mapping) or set(state) != {"calls", kept}:
             found = sorted(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
@@ -389,19 +421,20 @@ class DiffusionDistribution(Distribution):
         points = spread_over(self.constrain(kept), draws, chains.batch_shape, self.batch_shape)
         return points.reshape(self._extended_shape(sample_shape))
 
-    def _chains_to_tune(self) -> TunedChains:
-        def start(seed: int) -> Tensor | None:
-            like = self._like()
-            if self.initial is not None:
-                return self._unconstrain(self._initial_points(self.particles, seed))
-            shape = (self.particles, *self.batch_shape, self._dim())
-            flat = (math.prod(shape[:-1]), shape[-1])
-            drawn = draw_uniform(flat, seed=seed, stream=Stream.START, device=like.device).reshape(shape)
-            return (4.0 * drawn - 2.0).to(like.dtype)
+    def _start_to_tune(self, seed: int) -> Tensor:
+        """Where an ensemble starts that is tuned, (particles, *batch_shape, dim)."""
+        like = self._like()
+        if self.initial is not None:
+            return self._unconstrain(self._initial_points(self.particles, seed))
+        shape = (self.particles, *self.batch_shape, self._dim())
+        flat = (math.prod(shape[:-1]), shape[-1])
+        drawn = draw_uniform(flat, seed=seed, stream=Stream.START, device=like.device).reshape(shape)
+        return (4.0 * drawn - 2.0).to(like.dtype)
 
+    def _chains_to_tune(self) -> TunedChains:
         options = {"particles": self.particles, "tolerance": self.tolerance, "integrator": self.integrator}
         options |= {"compile": self.compile}
-        return TunedChains(self._potential, start, self.batch_shape, **options)
+        return TunedChains(self._potential, self._start_to_tune, self.batch_shape, **options)
 
     def _run(self, start: Tensor, state: Tensor | None, seed: int, differentiable: bool) -> tuple[Tensor, Tensor]:
         """The kept positions, (chain_length, chains, *batch_shape, dim), and the states at the end."""

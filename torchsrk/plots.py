@@ -28,6 +28,7 @@ def posterior_figure(
     names: Sequence[str] | Mapping[str, Sequence[int]] | None = None,
     parameters: Parameters | None = None,
     most: int = 8,
+    only: Sequence[str] | None = None,
 ) -> Any:
     """A matplotlib Figure of the draws of a run: traces and marginals of its parameters, R-hat and the step's bias.
 
@@ -37,21 +38,26 @@ def posterior_figure(
     Args:
         diagnosis: that ``torchsrk.diagnose`` made of the run: tells names, parameters and the bias.
         reference: draws (draws, parameters) of another sampler, whose marginals are drawn beside those of the run.
-        names, parameters: as for ``torchsrk.diagnose``; by default the diagnosis has them.
-        most: parameters that are shown, from the first on.
+        names, parameters: as for ``torchsrk.diagnose``; by default the diagnosis has them, or a plan's run.
+        most: parameters that are shown: those that the diagnosis has troubles with, and then from the first on.
+        only: names of the parameters to show, in this order; that of an array stands for all of its entries.
     """
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
         raise ValueError(f"most is a positive integer; got {most!r}")
-    if parameters is None and diagnosis is not None:
-        parameters = diagnosis.parameters
-    theta = read(kept_positions(run), parameters)
+    positions = kept_positions(run)
+    if parameters is None:
+        parameters = run.constrain if diagnosis is None else diagnosis.parameters
+    theta = read(positions, parameters)
     count = theta.shape[-1]
     if diagnosis is not None and len(diagnosis.names) != count:
         raise ValueError(f"the diagnosis is of {len(diagnosis.names)} parameters, and the run has {count}")
     labels = diagnosis.names if diagnosis is not None and names is None else named(names, count)
     other = None if reference is None else _checked_reference(reference, count)
     times, over_time = rhat_over_time(theta) if diagnosis is None else (diagnosis.times, diagnosis.rhat_over_time)
-    shown = min(most, count)
+    which = _chosen(labels, only, most, diagnosis)
+    theta, labels, over_time = theta[..., which], tuple(labels[k] for k in which), over_time[:, which]
+    other = None if other is None else other[:, which]
+    shown = len(which)
     has_bias = diagnosis is not None and "bias_mean" in diagnosis.table
     has_rhat = len(times) > 1 and bool(over_time.isfinite().any())
 
@@ -61,11 +67,32 @@ def posterior_figure(
             _trace(axes[0], theta[..., k], labels[k], last=k + 1 == shown)
         _marginal(axes[-1], theta[..., k].flatten(), None if other is None else other[:, k], labels[k], first=k == 0)
     if has_rhat:
-        _rhat(bottom.pop(0), times, over_time[:, :shown], labels[:shown])
+        _rhat(bottom.pop(0), times, over_time, labels)
     if has_bias:
         assert diagnosis is not None
-        _bias(bottom.pop(0), diagnosis, labels[:shown])
+        _bias(bottom.pop(0), diagnosis, which, labels)
     return figure
+
+
+def _chosen(labels: Sequence[str], only: Sequence[str] | None, most: int, diagnosis: Diagnosis | None) -> list[int]:
+    """The parameters to show, by number."""
+    if only is None:
+        found = () if diagnosis is None else diagnosis.findings
+        troubled = {name for finding in found if not finding.fine for name in finding.about}
+        names = labels if diagnosis is None else diagnosis.names
+        first = sorted(range(len(labels)), key=lambda k: names[k] not in troubled)
+        return sorted(first[:most])
+    if isinstance(only, str) or not isinstance(only, Sequence) or not only:
+        raise ValueError(f"only is a list of names of parameters; got {only!r}")
+    chosen: list[int] = []
+    for name in only:
+        entries = [k for k, label in enumerate(labels) if label == name or label.startswith(f"{name}[")]
+        if not entries:
+            raise ValueError(
+                f"there is no parameter {name!r}; there are {', '.join(labels[:10])}{' …' * (len(labels) > 10)}"
+            )
+        chosen += entries
+    return list(dict.fromkeys(chosen))
 
 
 def _page(shown: int, *, traces: bool, below: int) -> tuple[Any, list[list[Any]], list[Any]]:
@@ -139,14 +166,14 @@ def _rhat(axis: Any, times: Sequence[int], over_time: Tensor, labels: Sequence[s
     axis.legend(fontsize="x-small", ncols=2)
 
 
-def _bias(axis: Any, diagnosis: Diagnosis, labels: Sequence[str]) -> None:
+def _bias(axis: Any, diagnosis: Diagnosis, which: Sequence[int], labels: Sequence[str]) -> None:
     """Bars of what the step size does to means and standard deviations, with errors, and the tolerance."""
     places = range(len(labels))
     for shift, key, color, label in (
         (-0.2, "bias_mean", _OWN, "means"),
         (0.2, "bias_sd", _OTHER, "standard deviations"),
     ):
-        values, errors = (diagnosis.table[name][: len(labels)].tolist() for name in (key, f"{key}_error"))
+        values, errors = (diagnosis.table[name][which].tolist() for name in (key, f"{key}_error"))
         axis.bar(
             [place + shift for place in places],
             values,
@@ -162,16 +189,16 @@ def _bias(axis: Any, diagnosis: Diagnosis, labels: Sequence[str]) -> None:
             side * diagnosis.tolerance, color=_ALARM, linestyle="--", label="tolerance" if side > 0.0 else None
         )
     axis.axhline(0.0, color="black", linewidth=0.6)
-    axis.set_ylim(*(1.6 * side * _reach(diagnosis, len(labels)) for side in (-1.0, 1.0)))
+    axis.set_ylim(*(1.6 * side * _reach(diagnosis, which) for side in (-1.0, 1.0)))
     axis.set_xticks(places, labels=labels, rotation=45 if max(map(len, labels)) > 4 else 0)
     axis.set_ylabel("bias of the step, in sd")
     axis.legend(fontsize="x-small", ncols=3, loc="upper center")
 
 
-def _reach(diagnosis: Diagnosis, shown: int) -> float:
+def _reach(diagnosis: Diagnosis, which: Sequence[int]) -> float:
     """The farthest that a bar with its error goes, or the tolerance."""
     ends = [
-        diagnosis.table[key][:shown].abs() + diagnosis.table[f"{key}_error"][:shown] for key in ("bias_mean", "bias_sd")
+        diagnosis.table[key][which].abs() + diagnosis.table[f"{key}_error"][which] for key in ("bias_mean", "bias_sd")
     ]
     return max(diagnosis.tolerance, float(torch.cat(ends).nan_to_num(0.0, posinf=0.0).max()))
 

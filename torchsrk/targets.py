@@ -38,6 +38,28 @@ def target_given(target: Target | None, log_density: Function | None, energy: Fu
     return Negative(energy)
 
 
+def refuse_models(target: Any) -> None:
+    """One clear error for a Pyro model, which draws by itself where a density would be given points."""
+    names = getattr(getattr(target, "__code__", None), "co_names", ())
+    known = getattr(target, "__globals__", {})
+    named = [known[name] for name in names if name in known]
+    samples = "sample" in names and any(getattr(value, "__name__", None) == "pyro" for value in named)
+    is_statement = any(getattr(value, "__module__", None) == "pyro.primitives" for value in named)
+    is_module = any(kind.__module__.startswith("pyro.nn") for kind in type(target).__mro__)
+    if samples or is_statement or is_module:
+        raise TypeError(
+            f"{getattr(target, '__name__', type(target).__name__)} is a Pyro model, and no log density: "
+            "torchsrk.interop.potential_from_pyro(model, *args) makes a potential of it"
+        )
+
+
+def checked_shape(name: str, shape: Any) -> Size:
+    """A shape, or one clear error for a number in its place."""
+    if isinstance(shape, int) and not isinstance(shape, bool):
+        raise TypeError(f"{name} is a shape, a tuple of sizes; got {shape!r}: give ({shape},)")
+    return Size(shape)
+
+
 def described(
     target: Target,
     event_shape: Sequence[int] | None,
@@ -45,6 +67,9 @@ def described(
     support: constraints.Constraint | None,
 ) -> tuple[Callable[[Tensor], Tensor], Size, Size, constraints.Constraint]:
     """The target's log density, batch shape, event shape and support."""
+    event_shape = None if event_shape is None else checked_shape("event_shape", event_shape)
+    batch_shape = None if batch_shape is None else checked_shape("batch_shape", batch_shape)
+    refuse_models(target)
     if isinstance(target, Distribution):
         if event_shape is not None or batch_shape is not None or support is not None:
             raise ValueError("a distribution has its own event_shape, batch_shape and support: leave them out")

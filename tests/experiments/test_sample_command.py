@@ -85,6 +85,14 @@ def misnamed(x):
     return plain(x)
 misnamed.dim, misnamed.names = 2, ["a"]
 
+def arrays(x):
+    return plain(x)
+arrays.dim, arrays.names = 3, {"z": (2,), "tau": ()}
+
+def shapes_of_text(x):
+    return plain(x)
+shapes_of_text.dim, shapes_of_text.names = 2, {"z": "2"}
+
 def unsupported(x):
     return plain(x)
 unsupported.dim, unsupported.support = 2, "positive"
@@ -150,6 +158,10 @@ def test_log_densities_and_potentials(model, name, dim, shape):
     if name == "gamma":
         assert given.names == ("rate", "shape")
         assert given.support.base_constraint is constraints.positive
+
+
+def test_names_of_arrays(model):
+    assert target_at(f"{model}:arrays", None).names == ("z[0]", "z[1]", "tau")
 
 
 def test_distributions_and_modules_by_name(model, monkeypatch, tmp_path):
@@ -317,6 +329,7 @@ BAD = {
     "no dim": ("{model}:plain", "dimension of its points is not known: give --dim"),
     "a shape of text": ("{model}:shapeless", "a shape is one of positive integers"),
     "too few names": ("{model}:misnamed", "it has 2 parameters, and the attribute `names` has 1"),
+    "shapes of text": ("{model}:shapes_of_text", "a dict from names to the shapes of arrays"),
     "no constraint": ("{model}:unsupported", "one of torch.distributions.constraints"),
     "two dims": ("{model}:known --dim 2", r"have the shape \(3,\), and --dim is 2"),
     "dim of a distribution": ("{model}:batch --dim 3", "leave --dim out"),

@@ -1,5 +1,7 @@
 """Pyro's models as potentials: the density is Pyro's own, and so are the draws."""
 
+import pickle
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pyro
@@ -183,3 +185,55 @@ def itemised():
 def test_models_that_look_at_values_are_refused(model):
     with pytest.raises(ValueError, match=r"looks at the values of its sites.*write it with torch.where"):
         potential_from_pyro(model)
+
+
+def test_values_and_sites_are_not_taken_for_one_another():
+    """Of tau: its draws, or those of its logarithm."""
+    potential, plan = plan_of(schools, EFFECTS, ERRORS)
+    x = plan.sample(2).trajectory
+    draws = potential.constrain(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = potential.values(x)["tau"]
+        potential.values(x.new_ones(potential.dim))
+    assert torch.equal(potential.sites(draws)["tau"], expected)
+    with pytest.raises(ValueError, match=r"values of tau outside the support.*go to values"):
+        potential.sites(x)
+    with pytest.warns(RuntimeWarning, match="look like the sites' values already"):
+        potential.values(draws)
+
+
+def test_vectors_of_the_wrong_length():
+    potential = potential_from_pyro(supports)
+    with pytest.raises(ValueError, match=r"unconstrained points \(\.\.\., 11\); got \(2, 12\).*go to sites"):
+        potential.values(torch.ones(2, 12))
+    with pytest.raises(ValueError, match=r"one vector \(\.\.\., 12\); got \(2, 11\).*go to values"):
+        potential.sites(torch.ones(2, 11))
+
+
+def test_parameters_are_named():
+    def model():
+        scale = pyro.param("scale", torch.tensor(2.0))
+        pyro.sample("mean", dist.Normal(0.0, scale))
+
+    with pytest.warns(RuntimeWarning, match="held at their values and not sampled: scale"):
+        potential_from_pyro(model)
+    pyro.clear_param_store()
+
+
+def test_a_distribution_of_a_model_can_be_pickled():
+    posterior = DiffusionDistribution(potential_from_pyro(schools, EFFECTS, ERRORS), seed=0, particles=100)
+    again = pickle.loads(pickle.dumps(posterior))
+    assert torch.equal(again.sample((5,)), posterior.sample((5,)))
+
+
+class Model(pyro.nn.PyroModule):
+    def forward(self):
+        pyro.sample("mean", dist.Normal(0.0, 1.0))
+
+
+@pytest.mark.parametrize("model", [schools, supports, Model()])
+def test_a_model_is_no_density(model):
+    for door in (lambda m: tune(m, dim=2, seed=0), lambda m: DiffusionDistribution(m, event_shape=(2,))):
+        with pytest.raises(TypeError, match=r"is a Pyro model, and no log density: .*potential_from_pyro\(model"):
+            door(model)

@@ -8,7 +8,7 @@ import torch
 from torch.distributions import constraints
 
 from tests.tuning.test_metric import gaussian
-from torchsrk import checkpoints
+from torchsrk import Run, checkpoints
 from torchsrk.potentials import FunctionPotential, UnconstrainedPotential
 from torchsrk.tuning import Tuning, tune
 
@@ -248,3 +248,37 @@ def test_float32_finds_a_badly_scaled_target():
     plan = tune(lambda x: -0.5 * (x / scales).square().sum(-1), dim=3, seed=0, start=start)
     assert plan.state.dtype == torch.float32
     assert_moments(drawn(plan), torch.zeros(3), scales)
+
+
+def much_data(seed, dtype=torch.float64):
+    """Of much data, whose energies hide in single precision what another set of them makes of the density."""
+    generator = torch.Generator().manual_seed(seed)
+    design = torch.randn(4000, 2, generator=generator, dtype=torch.float64)
+    seen = (design.sum(-1) + torch.randn(4000, generator=generator, dtype=torch.float64)).to(dtype)
+    design = design.to(dtype)
+    return FunctionPotential(lambda x: 0.5 * (seen - x @ design.T).square().sum(-1) + 1e5, dim=2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_plan_of_another_density_is_refused(dtype, tmp_path):
+    start = torch.zeros(2, dtype=dtype)
+    plan = tune(much_data(0, dtype), seed=0, particles=100, start=start)
+    checkpoints.save_checkpoint(tmp_path / "plan", plan.state_dict())
+    state = checkpoints.load_checkpoint(tmp_path / "plan")
+    Tuning.restored(much_data(0, dtype), state)
+    with pytest.raises(ValueError, match="tuned for another density"):
+        Tuning.restored(much_data(1, dtype), state)
+    with pytest.warns(RuntimeWarning, match="can't be told"):
+        Tuning.restored(much_data(1, dtype), {name: part for name, part in state.items() if name != "seen"})
+
+
+def test_a_plan_goes_on_from_its_own_runs_alone():
+    plan, other = (tune(much_data(0), seed=seed, particles=100) for seed in (0, 1))
+    run = plan.sample(3)
+    assert plan.sample(1, after=Run.restored(run.state_dict())).step == run.step + plan.length
+    with pytest.raises(ValueError, match="a run of another plan"):
+        other.sample(1, after=run)
+    with pytest.raises(TypeError, match=r"got Tensor\. A trajectory has positions alone"):
+        plan.sample(1, after=run.trajectory)
+    with pytest.raises(ValueError, match=r"give a run that plan\.sample made"):
+        plan.sample(1, after=Run(run.final, None, run.state[:, :1], 0))

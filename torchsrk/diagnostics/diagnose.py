@@ -58,8 +58,8 @@ def diagnose(
         tuning: the plan whose run it is: tells the SDE, the integrator, the step size, the tolerance and the bias.
         sde, integrator, step_size: that the run was made with.
         tolerance: the bias of a mean or a standard deviation, and the drift, that are allowed, in standard deviations.
-        parameters: positions (..., dim) to the parameters (..., parameters) that a user reads. A potential on an
-            unconstrained space has its own.
+        parameters: positions (..., dim) to the parameters (..., parameters) that a user reads. A run of a plan has its
+            own, and a potential on an unconstrained space; ``parameters=lambda x: x`` reads the positions.
         names: of the parameters; or a dict from names to the shapes of arrays that they are the entries of, in order.
         superchains: an id for every particle, or a number of groups of neighbours, if particles started together in
             groups of one size. By default every particle counts as one with a start of its own.
@@ -70,8 +70,8 @@ def diagnose(
     """
     if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0.0 < tolerance < math.inf:
         raise ValueError(f"tolerance is a positive number, in standard deviations; got {tolerance!r}")
-    known = known_of(tuning, sde, integrator, step_size, tolerance, parameters)
     positions = kept_positions(run)
+    known = known_of(run, tuning, sde, integrator, step_size, tolerance, parameters)
     checked_superchains(superchains, positions.shape[1])
     theta = read(positions, known.parameters)
     if theta.shape[0] * theta.shape[1] < 2:

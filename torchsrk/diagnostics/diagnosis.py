@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 from torch import Tensor
 
@@ -10,8 +11,9 @@ from ..tuning import Finding, StepBias
 from ..tuning.checks import Identities
 from ..tuning.report import Judged
 from .draws import Parameters
+from .worst import worst_first
 
-_MOST_ROWS = 40
+_MOST_ROWS, _OF_THE_WORST = 40, 20
 _HEADINGS = {
     "mean": "mean",
     "error": "± error",
@@ -68,6 +70,14 @@ class Diagnosis(Judged):
     findings: tuple[Finding, ...]
     left_out: tuple[str, ...]
 
+    @property
+    def worst(self) -> list[str]:
+        """The names of all parameters, those first that troubles name, or that are the worst by what is measured."""
+        return [self.names[k] for k in self._worst()]
+
+    def _worst(self) -> list[int]:
+        return worst_first(self.names, self.table, self.findings)
+
     def rows(self) -> list[dict[str, float | str]]:
         """The table, a dict for every parameter."""
         columns = {name: column.tolist() for name, column in self.table.items()}
@@ -87,13 +97,23 @@ class Diagnosis(Judged):
         shown = [key for key in _HEADINGS if key in self.table]
         cells = [["", *(_HEADINGS[key] for key in shown)]]
         cells += [
-            [name, *(_cell(key, float(self.table[key][k])) for key in shown)]
-            for k, name in enumerate(self.names[:_MOST_ROWS])
+            [self.names[k], *(_cell(key, float(self.table[key][k])) for key in shown)] for k in self._rows_shown()
         ]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
         more = len(self.names) - _MOST_ROWS
-        return [*lines, f"… and {more} more parameters"] if more > 0 else lines
+        if more <= 0:
+            return lines
+        told = f"… and {more} more parameters: above are the {_OF_THE_WORST} worst and then the first; rows() has all"
+        return [*lines, told]
+
+    def _rows_shown(self) -> list[int]:
+        """All parameters; of too many those that are the worst, from the worst on, and then the first of the others."""
+        if len(self.names) <= _MOST_ROWS:
+            return list(range(len(self.names)))
+        worst = self._worst()[:_OF_THE_WORST]
+        others = (k for k in range(len(self.names)) if k not in worst)
+        return [*worst, *islice(others, _MOST_ROWS - _OF_THE_WORST)]
 
 
 def _cell(key: str, value: float) -> str:

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..potentials import Potential
 from ..potentials.unconstrained import Constrained
 from ..sampling import Run
+from ..tuning import Tuning
 
 Parameters = Callable[[Tensor], Tensor]
 
@@ -35,6 +36,11 @@ def kept_positions(run: Run) -> Tensor:
     kept = run.final.unsqueeze(0) if run.trajectory is None or not len(run.trajectory) else run.trajectory
     if kept.ndim < 2 or 0 in kept.shape:
         raise ValueError(f"there are no draws to look at in a trajectory of shape {tuple(kept.shape)}")
+    if run.plan is not None and kept.ndim > 3:
+        raise ValueError(
+            f"this run is of a batch of targets {tuple(kept.shape[2:-1])}, and one target is looked at at a time: "
+            "to_arviz takes the draws of one, posterior.constrain(run.trajectory)[:, :, k]"
+        )
     kept = kept.detach().reshape(len(kept), -1, kept.shape[-1])
     _check_finite(kept, "the trajectory")
     return kept
@@ -60,6 +66,18 @@ def read(positions: Tensor, parameters: Parameters | None) -> Tensor:
 def parameters_of(potential: Potential | None) -> Parameters | None:
     """What a potential says that a user reads: the point in the support, for one on an unconstrained space."""
     return potential.constrain if isinstance(potential, Constrained) else None
+
+
+def parameters_for(run: Run | Tensor, tuning: Tuning | None) -> Parameters | None:
+    """What a run or its plan says that a user reads, if the plan is the one that drew it."""
+    own = run if isinstance(run, Run) else None
+    if tuning is None:
+        return None if own is None else own.constrain
+    if own is not None and own.plan not in (None, tuning.mark):
+        raise ValueError(
+            "this run was drawn by another plan than the tuning given: give the one whose sample() made it"
+        )
+    return tuning.constrain
 
 
 def named(names: Sequence[str] | Mapping[str, Sequence[int]] | None, count: int) -> tuple[str, ...]:

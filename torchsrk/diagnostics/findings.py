@@ -35,11 +35,12 @@ def precise(names: Names, ess: Tensor, spread: Tensor) -> Finding:
         f"deviations to ± {float(spread[widest]):.1%} ({names[widest]})"
     )
     if least >= LEAST_ESS:
-        return Finding(True, seen)
+        return Finding(True, seen, (names[widest],))
     return Finding(
         False,
         f"the draws of {names[at]} are worth {least:,.0f} independent ones: its mean is known to {least**-0.5:.2f} sd. "
         "Take more particles or more draws",
+        (names[at],),
     )
 
 
@@ -59,13 +60,17 @@ def forgotten(names: Names, theta: Tensor, superchains: Tensor | int | None) -> 
     fine = not bool(bad.any())
     at = int((excess if fine else torch.where(bad, excess, 0.0)).argmax())
     seen = f"nested R-hat of {names[at]} is {float(rhat[at]):.3f} for {draws} draws of {particles:,} particles"
+    seen += f", and {float(allowed[at]):.3f} is allowed"
     if fine:
         groups = "particles" if superchains is None else "superchains"
-        return Finding(True, f"{groups} have forgotten where they started: {seen}")
-    seen += f", and {float(allowed[at]):.3f} is allowed"
+        if bool(excess[at] > 1.0):
+            seen += ", or more of a parameter that has forgotten where it was half of the draws ago, as this one"
+        return Finding(True, f"{groups} have forgotten where they started: {seen}", (names[at],))
     if superchains is not None:
         return Finding(
-            False, f"superchains still differ by where they started: {seen}. Run longer before draws are kept"
+            False,
+            f"superchains still differ by where they started: {seen}. Run longer before draws are kept",
+            (names[at],),
         )
     half = over_time[min(range(len(times)), key=lambda k: abs(times[k] - draws // 2))]
     before, now = _between(float(half[at]), max(2, draws // 2)), _between(float(rhat[at]), draws)
@@ -78,7 +83,9 @@ def forgotten(names: Names, theta: Tensor, superchains: Tensor | int | None) -> 
     else:
         why = "This falls as the run goes on: run longer, and keep draws that are farther apart"
     return Finding(
-        False, f"particles remember where they were, {now:.0%} of the variance is between them: {seen}. {why}"
+        False,
+        f"particles remember where they were, {now:.0%} of the variance is between them: {seen}. {why}",
+        (names[at],),
     )
 
 
@@ -99,18 +106,19 @@ def mixed(names: Names, found: dict[str, Tensor], draws: int, chains: int) -> Fi
     at = int(rhat.nan_to_num(math.inf).argmax())
     small = torch.minimum(found["ess_bulk"], found["ess_tail"]).nan_to_num(0.0)
     least = int(small.argmin())
-    allowed = "" if chains >= MANY else f", and {most:.3f} is allowed"
+    allowed = f", and {most:.3f} is allowed" if chains < MANY else f"; up to {most:.3f} is usual of so many chains"
+    about = (names[at], names[least])
     seen = (
         f"rank-normalised split R-hat is at most {float(rhat[at]):.3f} ({names[at]}{allowed}), the least bulk or tail "
         f"ESS {float(small[least]):,.0f} ({names[least]})"
     )
     if chains < MANY and not float(rhat[at]) <= most:
         return Finding(
-            False, f"{seen}: chains, or the halves of them, do not agree. Run longer, or find what parts them"
+            False, f"{seen}: chains, or the halves of them, do not agree. Run longer, or find what parts them", about
         )
     if float(small[least]) < LEAST_ESS:
-        return Finding(False, f"{seen}, and {LEAST_ESS:.0f} is asked for. Run longer")
-    return Finding(True, seen)
+        return Finding(False, f"{seen}, and {LEAST_ESS:.0f} is asked for. Run longer", about)
+    return Finding(True, seen, about)
 
 
 def still(names: Names, theta: Tensor, tolerance: float) -> Finding:
@@ -123,13 +131,15 @@ def still(names: Names, theta: Tensor, tolerance: float) -> Finding:
         f"means and standard deviations are the same early and late: the {kind} of {names[at % len(names)]} moved by "
         f"{float(moved[at]):+.3f} ± {float(error[at]):.3f} sd"
     )
+    about = (names[at % len(names)],)
     if fine:
-        return Finding(True, seen)
+        return Finding(True, seen, about)
     return Finding(
         False,
         f"the {kind} of {names[at % len(names)]} moved by {float(moved[at]):+.3f} ± {float(error[at]):.3f} sd from the "
         f"first quarter of the draws to the last ({most:.0f} standard errors): the run had not arrived when draws were "
         "first kept. Give it a longer burn_in, or leave the first draws out",
+        about,
     )
 
 
@@ -162,12 +172,14 @@ def unbiased(names: Names, bias: StepBias, tolerance: float) -> Finding | None:
     name, kind = names[at % len(names)], "mean" if at < len(names) else "standard deviation"
     worst = f"the {kind} of {name}, by {value:+.3f} ± {error:.3f} sd"
     if plausible(bias) <= tolerance:
-        return Finding(True, f"the step size {bias.step_size:.3g} biases most {worst}, and {tolerance:g} is allowed")
+        text = f"the step size {bias.step_size:.3g} biases most {worst}, and {tolerance:g} is allowed"
+        return Finding(True, text, (name,))
     if error < _LOST and abs(value) < 2.0 * error:
         return None
     shorter = bias.largest_step(tolerance)
     way = f"Take a step size of {shorter:.2g} or so" if error < _LOST else "Take a much shorter one"
-    return Finding(False, f"the step size {bias.step_size:.3g} biases {worst}, and {tolerance:g} is allowed. {way}")
+    text = f"the step size {bias.step_size:.3g} biases {worst}, and {tolerance:g} is allowed. {way}"
+    return Finding(False, text, (name,))
 
 
 def identical(x: Tensor, gradient: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor, Finding] | None:
@@ -220,11 +232,12 @@ def tails(names: Names, theta: Tensor, ess: Tensor) -> Finding | None:
     at = int(excess.argmax())
     seen = f"the heaviest tail, of {names[at]}, has the shape {float(shape[at]):.2f}"
     if float(excess[at]) <= 0.0:
-        return Finding(True, f"{seen}, and {float(allowed[at]):.2f} is heavy")
+        return Finding(True, f"{seen}, and {float(allowed[at]):.2f} is heavy", (names[at],))
     return Finding(
         False,
         f"{seen}, as a Student-t with {1.0 / float(shape[at]):.0f} degrees of freedom: its standard deviation hangs on "
         "a few rare draws. Read its quantiles",
+        (names[at],),
     )
 
 
@@ -249,4 +262,5 @@ def moving(names: Names, constant: list[int], is_read: bool) -> Finding | None:
     which = ", ".join(names[k] for k in constant[:5]) + (" …" if len(constant) > 5 else "")
     if is_read and len(constant) < len(names):
         return Finding(True, f"{which} never changes, and is left out")
-    return Finding(False, f"{which} never changes: the chain is stuck there, or the density does not depend on it")
+    text = f"{which} never changes: the chain is stuck there, or the density does not depend on it"
+    return Finding(False, text, tuple(names[k] for k in constant[:5]))

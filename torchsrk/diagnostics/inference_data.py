@@ -13,7 +13,7 @@ from torch import Tensor
 from ..extras import missing
 from ..sampling import Run
 from ..tuning import Tuning
-from .draws import Parameters, kept_positions, parameters_of, read, shapes_of
+from .draws import Parameters, kept_positions, parameters_for, read, shapes_of
 
 _LEAST_DRAWS = 4  # of a chain: with fewer ArviZ tells nothing
 _MOST_CHAINS = 1000  # that are looked at: it takes them one by one
@@ -33,8 +33,8 @@ def to_arviz(
             ``chain_length``: ``.transpose(0, 1)`` leads from the one to the other.
         names: a name for every parameter, or names with the shapes of the arrays that parameters are entries of, in
             order. By default all are one vector x.
-        parameters: positions (..., dim) to the (..., parameters) that are read; by default what the tuning's potential
-            says, and positions as they are where it says nothing.
+        parameters: positions (..., dim) to the (..., parameters) that are read; by default what a plan's run or the
+            tuning says, and positions as they are where neither says anything. Of a tensor they are its entries.
         tuning: the plan that drew the run.
 
     Returns:
@@ -44,9 +44,7 @@ def to_arviz(
         ImportError: ArviZ is not installed.
     """
     arviz = loaded()
-    if parameters is None and tuning is not None:
-        parameters = parameters_of(tuning.potential.potential)
-    theta = read(_positions(run), parameters)
+    theta = read(_positions(run), parameters or parameters_for(run, tuning))
     draws, particles, count = theta.shape
     rows, posterior, at = theta.transpose(0, 1), {}, 0
     for name, shape in shapes_of(names, count).items():

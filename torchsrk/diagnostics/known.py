@@ -9,10 +9,10 @@ from torch import Tensor
 
 from ..integrators import Integrator, integrator_named
 from ..potentials import Potential
-from ..sampling import check_step_size
+from ..sampling import Run, check_step_size
 from ..sde import BaseSDE
 from ..tuning import Tuning
-from .draws import Parameters, parameters_of
+from .draws import Parameters, parameters_for, parameters_of
 
 
 def same(x: Tensor) -> Tensor:
@@ -58,6 +58,7 @@ class Known:
 
 
 def known_of(
+    run: Run,
     tuning: Tuning | None,
     sde: BaseSDE | None,
     integrator: Integrator | str | None,
@@ -76,7 +77,7 @@ def known_of(
             scheme=tuning.integrator,
             step_size=tuning.step_size,
             tolerance=tuning.report.tolerance,
-            parameters=parameters or parameters_of(tuning.potential.potential),
+            parameters=parameters or parameters_for(run, tuning),
             inward=tuning.potential.inward,
             outward=tuning.potential.outward,
             tuning=tuning,
@@ -87,4 +88,6 @@ def known_of(
     if step_size is not None:
         check_step_size(step_size)
     known = Known(sde, None if integrator is None else integrator_named(integrator), step_size, tolerance, parameters)
-    return known if parameters is not None else replace(known, parameters=parameters_of(known.potential))
+    if parameters is not None:
+        return known
+    return replace(known, parameters=parameters_for(run, None) or parameters_of(known.potential))

@@ -49,6 +49,8 @@ def sample_tuned(
         draws: how many of every particle.
         compile, progress: as for ``sample``.
     """
+    if after is not None:
+        plan.check_own(after)
     state, step = (shard(plan.state, mesh), plan.step) if after is None else (after.state, after.step)
     dim = plan.potential.loc.shape[-1]
     run = sample(
@@ -66,4 +68,5 @@ def sample_tuned(
     )
     assert run.trajectory is not None
     out = plan.potential.outward
-    return Run(mapped(out, run.final), mapped(out, run.trajectory), run.state, run.step, run.statistics)
+    final, trajectory = mapped(out, run.final), mapped(out, run.trajectory)
+    return Run(final, trajectory, run.state, run.step, run.statistics, plan.constrain, plan.mark)

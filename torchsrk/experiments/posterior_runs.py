@@ -154,14 +154,18 @@ def _planned(posterior: DiffusionDistribution, folder: RunFolder, target: str) -
         print(f"tuned: {time.perf_counter() - start:.1f} s", file=sys.stderr)
     with users_code(target):
         posterior.load_state_dict(kept["posterior"])
-        seen, now = kept["log_densities"], _log_densities(posterior, posterior.tuning)
-    rounding = _ROUNDING * torch.finfo(seen.dtype).eps
-    if not torch.allclose(now, seen, rtol=rounding, atol=rounding, equal_nan=True):
+        same = posterior.is_tuned and _are_the_same(_log_densities(posterior, posterior.tuning), kept["log_densities"])
+    if not same:
         raise FolderError(
             f"{folder.path} holds a plan for another target: log densities at the same points differ. Give another "
             "--output, or the code and data of before (random data want a seed)"
         )
     return posterior.tuning
+
+
+def _are_the_same(now: Tensor, seen: Tensor) -> bool:
+    rounding = _ROUNDING * torch.finfo(seen.dtype).eps
+    return torch.allclose(now, seen, rtol=rounding, atol=rounding, equal_nan=True)
 
 
 def _log_densities(posterior: DiffusionDistribution, plan: Tuning) -> Tensor:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -19,6 +20,7 @@ from typing import Any
 from torch import nn
 from torch.distributions import Distribution, Independent, constraints
 
+from ..diagnostics.draws import named
 from ..distributions import DiffusionDistribution
 from .imported import Imported
 
@@ -192,6 +194,15 @@ def _names(spec: str, target: Any) -> tuple[str, ...] | None:
     names = getattr(target, "names", None)
     if names is None:
         return None
+    if isinstance(names, Mapping) and all(_is_shape(shape) for shape in names.values()):
+        return named(names, sum(math.prod(shape) for shape in names.values()))
     if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise TargetError(f"{spec}: the attribute `names` is a list of text, one for every parameter; got {names!r}")
+        raise TargetError(
+            f"{spec}: the attribute `names` is a list of text, one for every parameter, or a dict from names to the "
+            f"shapes of arrays; got {names!r}"
+        )
     return tuple(names)
+
+
+def _is_shape(shape: Any) -> bool:
+    return isinstance(shape, (tuple, list)) and all(isinstance(size, int) for size in shape)

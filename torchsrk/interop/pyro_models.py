@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,18 +16,21 @@ from ..extras import missing
 from ..potentials import Potential
 from ..potentials.interior import interior
 from ..potentials.unconstrained import bijection
+from ..transforms import is_transformed
 
 Values = dict[str, Tensor]
 
 # Pyro keeps the handlers of a model that runs in one list for all threads, and blocks of particles run on several.
 _ONE_AT_A_TIME = threading.RLock()
+_COMPARED, _FAR_LIKELIER = 64, 10.0  # points that two densities are compared at, and by what logarithm
 
 
 class PyroPotential(Potential):
     """The negative log joint density of a Pyro model, in unconstrained coordinates, one after another in one vector.
 
-    ``potential_from_pyro`` makes it. ``diagnose`` and ``to_arviz`` take its ``names``, and read the sites' values where
-    they are given the ``tuning``; draws of ``DiffusionDistribution(potential)`` are the sites' values.
+    ``potential_from_pyro`` makes it. ``diagnose`` and ``to_arviz`` take its ``names``, and read the sites' values of a
+    run of its plan. Positions of such a run are unconstrained: ``values(run.trajectory)`` makes the sites' values of
+    them. Draws of ``DiffusionDistribution(potential)`` are values already, which ``sites(draws)`` takes apart.
 
     Args:
         log_joint: of the latent sites' values, for one particle.
@@ -60,29 +64,78 @@ class PyroPotential(Potential):
         return flat.reshape(x.shape[:-1])
 
     def values(self, x: Tensor) -> Values:
-        """The sites' values, each (..., *its shape), of points x (..., dim)."""
+        """The sites' values, each (..., *its shape), of unconstrained x (..., dim), such as a plan's run.trajectory.
+
+        It warns of draws that look like values already, as a DiffusionDistribution gives: ``sites`` is for these.
+        """
+        if x.ndim < 1 or x.shape[-1] != self.dim:
+            raise ValueError(
+                f"values takes unconstrained points (..., {self.dim}); got {tuple(x.shape)}. The sites' values in one "
+                f"vector (..., {self.event_shape[0]}), as a DiffusionDistribution draws them, go to sites"
+            )
+        if self._are_values_already(x):
+            warnings.warn(
+                "these look like the sites' values already, and are taken for unconstrained points: all of them are in "
+                "their supports, and far likelier as values. Draws of a DiffusionDistribution go to potential.sites",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return self._values(x)
+
+    def _values(self, x: Tensor) -> Values:
         return {
             name: interior(self._transforms[name](part), self.supports[name]) for name, part in self._parts(x).items()
         }
 
+    def _are_values_already(self, x: Tensor) -> bool:
+        """Whether points x have the law of the sites' values rather than that of the coordinates.
+
+        Of points that have the latter, the ratio of the one density to the other is 1 on average, and so is its product
+        over independent ones, which is above exp(10) with a probability of less than 1/20,000.
+        """
+        if self.is_identity or self.dim != self.event_shape[0] or is_transformed() or not x.numel():
+            return False
+        rows = x.detach().reshape(-1, self.dim)
+        rows = rows[:: max(1, len(rows) // _COMPARED)]
+        if not bool(self.support.check(rows).all()):
+            return False
+        with torch.no_grad():
+            return bool((self.log_density(rows) + self(rows)).sum() > _FAR_LIKELIER)
+
     def constrain(self, x: Tensor) -> Tensor:
         """The sites' values in one vector, (..., parameters)."""
-        return torch.cat([value.reshape(*x.shape[:-1], -1) for value in self.values(x).values()], -1)
+        return torch.cat([value.reshape(*x.shape[:-1], -1) for value in self._values(x).values()], -1)
 
     def unconstrain(self, point: Tensor) -> Tensor:
         """The x with constrain(x) = point."""
-        free = (self._transforms[name].inv(value) for name, value in self.sites(point).items())
+        free = (self._transforms[name].inv(value) for name, value in self._apart(point).items())
         return torch.cat([part.reshape(*point.shape[:-1], -1) for part in free], -1)
 
     def sites(self, point: Tensor) -> Values:
-        """The sites' values, each (..., *its shape), of values in one vector (..., parameters)."""
+        """The sites' values, each (..., *its shape), of values in one vector (..., parameters).
+
+        Draws of a DiffusionDistribution are such vectors; positions of a plan's run are not, and go to ``values``.
+        """
+        way_out = "Unconstrained points, as a plan's run.trajectory holds, go to values"
+        if point.ndim < 1 or point.shape[-1] != self.event_shape[0]:
+            raise ValueError(
+                f"sites takes the sites' values in one vector (..., {self.event_shape[0]}); got {tuple(point.shape)}. "
+                f"{way_out}"
+            )
+        found = self._apart(point)
+        outside = [name for name, value in found.items() if not bool(self.supports[name].check(value).all())]
+        if outside:
+            raise ValueError(f"there are values of {', '.join(outside)} outside the support of their sites. {way_out}")
+        return found
+
+    def _apart(self, point: Tensor) -> Values:
         parts = point.split([math.prod(shape) for shape in self.names.values()], -1)
         split = zip(self.names.items(), parts, strict=True)
         return {name: part.reshape((*point.shape[:-1], *shape)) for (name, shape), part in split}
 
     def log_density(self, point: Tensor) -> Tensor:
         """Pyro's log joint density (...) of the sites' values in one vector (..., parameters)."""
-        flat = torch.vmap(lambda one: self._log_joint(self.sites(one)))(point.reshape(-1, point.shape[-1]))
+        flat = torch.vmap(lambda one: self._log_joint(self._apart(one)))(point.reshape(-1, point.shape[-1]))
         return flat.reshape(point.shape[:-1])
 
     @property
@@ -112,7 +165,7 @@ class _OfSites(constraints.Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         inside = torch.ones_like(value[..., 0], dtype=torch.bool)
-        for name, part in self._potential.sites(value).items():
+        for name, part in self._potential._apart(value).items():
             found = self._potential.supports[name].check(part)
             inside = inside & found.reshape(*inside.shape, -1).all(-1)
         return inside
@@ -134,27 +187,24 @@ def potential_from_pyro(model: Callable[..., Any], *args: Any, **kwargs: Any) ->
     ::
 
         potential = potential_from_pyro(eight_schools, effects, errors)
-        plan = torchsrk.tune(potential)
-        run = plan.sample(100)
-        values = potential.values(run.trajectory)      # {"mu": ..., "theta": ...}
-        torchsrk.to_arviz(run, names=potential.names, tuning=plan)
+        plan = torchsrk.tune(potential, seed=0)
+        run = plan.sample(10)
+        values = potential.values(run.trajectory)      # {"mu": ..., "tau": ...}
+        torchsrk.to_arviz(run, names=potential.names)
+
+        posterior = DiffusionDistribution(potential, seed=0)
+        values = potential.sites(posterior.sample((10000,)))      # draws are the sites' values already
     """
     try:
-        import pyro
-        from pyro import poutine
+        import pyro  # noqa: F401
     except ImportError as error:
         raise missing("Pyro", "pyro") from error
 
-    def traced(values: Values) -> Any:
-        with _ONE_AT_A_TIME, pyro.validation_enabled(False):  # which looks at values, as no vmap can
-            return poutine.trace(poutine.condition(model, data=values)).get_trace(*args, **kwargs)
-
-    def log_joint(values: Values) -> Tensor:
-        with _ONE_AT_A_TIME, pyro.validation_enabled(False):
-            return traced(values).log_prob_sum()
-
+    log_joint = _LogJoint(model, args, kwargs)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        sites, again = (_latent_sites(traced({})) for _ in range(2))
+        traces = [log_joint.traced({}) for _ in range(2)]
+    _warn_of_parameters(traces[0])
+    sites, again = map(_latent_sites, traces)
     if not sites:
         raise ValueError("the model has no latent sites: there is nothing to sample")
     for name in sites:
@@ -167,6 +217,38 @@ def potential_from_pyro(model: Callable[..., Any], *args: Any, **kwargs: Any) ->
     potential = PyroPotential(log_joint, names, {name: site["fn"].support for name, site in sites.items()})
     _check_that_it_is_mapped(potential, next(iter(sites.values()))["value"])
     return potential
+
+
+class _LogJoint:
+    """A model's log joint density. A class, so that the potential of a model that can be pickled can be, too."""
+
+    def __init__(self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.model, self.args, self.kwargs = model, args, kwargs
+
+    def __call__(self, values: Values) -> Tensor:
+        import pyro
+
+        with _ONE_AT_A_TIME, pyro.validation_enabled(False):
+            return self.traced(values).log_prob_sum()
+
+    def traced(self, values: Values) -> Any:
+        import pyro
+        from pyro import poutine
+
+        with _ONE_AT_A_TIME, pyro.validation_enabled(False):  # which looks at values, as no vmap can
+            return poutine.trace(poutine.condition(self.model, data=values)).get_trace(*self.args, **self.kwargs)
+
+
+def _warn_of_parameters(trace: Any) -> None:
+    """Of what a user may believe to be sampled."""
+    names = [name for name, site in trace.nodes.items() if site["type"] == "param"]
+    if names:
+        warnings.warn(
+            f"the model has pyro.param sites, which are held at their values and not sampled: {', '.join(names)}. To "
+            "sample one, write it as pyro.sample with a prior",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def _check_that_it_is_mapped(potential: PyroPotential, like: Tensor) -> None:

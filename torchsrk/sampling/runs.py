@@ -68,6 +68,9 @@ class Run:
         step: the number of the next step: ``sample(..., x0=run.final, state=run.state, first_step=run.step)`` goes on
             as if never stopped, and ``torchsrk.Chain`` does so by itself.
         statistics: what the scheme tells about the run: "acceptance", of those that accept or reject.
+        constrain: of a run of a plan, positions (..., dim) to the parameters that a user reads. ``diagnose``,
+            ``to_arviz`` and ``posterior_figure`` read these, unless they are given others.
+        plan: of a run of a plan, the plan's ``mark``.
     """
 
     final: Tensor
@@ -75,6 +78,30 @@ class Run:
     state: Tensor
     step: int
     statistics: dict[str, float] = field(default_factory=dict)
+    constrain: Callable[[Tensor], Tensor] | None = None
+    plan: str | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of it but the function ``constrain``, as tensors, numbers and text."""
+        kept = {name: value for name, value in vars(self).items() if name != "constrain"}
+        return {**kept, "constrained": self.constrain is not None}
+
+    @staticmethod
+    def restored(state: dict[str, Any], constrain: Callable[[Tensor], Tensor] | None = None) -> Run:
+        """The run whose ``state_dict`` this is; ``constrain``, as that of the plan, if it is to be read."""
+        kept = {name: value for name, value in state.items() if name != "constrained"}
+        return Run(**kept, constrain=constrain or (_not_kept if state["constrained"] else None))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A function of the user's own often can't be pickled, and a run could before it carried one.
+        return {**vars(self), "constrain": None if self.constrain is None else _not_kept}
+
+
+def _not_kept(x: Tensor) -> Tensor:
+    raise ValueError(
+        "this run was saved, and how its positions become parameters was not saved with it: give tuning=, the plan "
+        "that drew it, or parameters="
+    )
 
 
 def sample(

@@ -21,6 +21,10 @@ HINT = (
     "there, unless particles are still far from its bulk. Is the sign right? FunctionPotential(f) takes an energy, "
     "-log p, and DiffusionDistribution(f) a log density: both take energy= and log_density="
 )
+SHORT_HINT = (
+    "Is its sign right? A log density is log p, up to a constant, and an energy -log p: log_density= and energy= say "
+    "which a function is"
+)
 _FAR, _LOOKED_AT = 10.0, 64
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -16,7 +15,6 @@ from ..transforms import is_transformed
 from .plan import Tuning
 from .tune import tune
 
-_ANCHORS = 16  # points at which the density is looked at before draws
 _FORGETTING = 5  # lengths that a differentiable chain runs, so that its start tells nothing of the parameters
 
 
@@ -35,18 +33,22 @@ class TunedChains:
         self.potential, self.start, self.batch_shape, self.options = potential, start, batch_shape, options
         self.tuning: Tuning | None = None
         self.states: Tensor | None = None
-        self._seen: Tensor | None = None
 
     def tuned(self, seed: int, *, progress: bool = False) -> Tuning:
         """The plan, made now if there is none or if the density is another one."""
         if self.tuning is None:
             self._tune(seed, self.start(seed), progress)
-        elif self._has_changed():
+        elif not self.is_current:
             assert self.states is not None
             dim = self.tuning.potential.loc.shape[-1]
             self._tune(seed, self.tuning.potential.outward(self.states[..., :dim]), progress)
         assert self.tuning is not None
         return self.tuning
+
+    @property
+    def is_current(self) -> bool:
+        """Whether there is a plan, and the density is the one that it was made for."""
+        return self.tuning is not None and self.tuning.is_current
 
     def draw(self, count: int, seed: int, *, compile: bool | Literal["auto"], progress: bool) -> Tensor:
         """So many draws, (count, *batch_shape, dim)."""
@@ -96,7 +98,7 @@ class TunedChains:
     def shared(self) -> TunedChains:
         """The same plan with chains that go on by themselves."""
         twin = TunedChains(self.potential, self.start, self.batch_shape, **self.options)
-        twin.tuning, twin._seen = self.tuning, self._seen
+        twin.tuning = self.tuning
         twin.states = None if self.states is None else self.states.clone()
         return twin
 
@@ -104,38 +106,25 @@ class TunedChains:
         """The plan and where its chains are; None before there is one."""
         if self.tuning is None:
             return None
-        return {"plan": self.tuning.state_dict(), "states": self.states, "seen": self._seen}
+        return {"plan": self.tuning.state_dict(), "states": self.states}
 
     def load_state_dict(self, state: dict[str, Any] | None) -> None:
         """Go on as the chains would have whose state this is."""
         if state is None:
-            self.tuning = self.states = self._seen = None
+            self.tuning = self.states = None
             return
-        if not isinstance(state, dict) or set(state) != {"plan", "states", "seen"}:
-            raise ValueError("expected the plan, states and seen energies that state_dict gives of tuned chains")
+        if not isinstance(state, dict) or not {"plan", "states"} <= set(state):
+            raise ValueError("expected the plan and states that state_dict gives of tuned chains")
         dim, loc = self.potential.dim, state["plan"]["loc"]
         if loc.shape != (*self.batch_shape, dim):
             batch = f" and batch shape {tuple(self.batch_shape)}" if self.batch_shape else ""
             raise ValueError(f"this density has dimension {dim}{batch}; the plan is one for {tuple(loc.shape)}")
-        self.tuning = Tuning.restored(self.potential, state["plan"], self.options.get("integrator", "baoab"))
-        self.states, self._seen = state["states"], state["seen"]
+        # Another density is no error here: it is tuned anew at the next draw, as one that has been trained is.
+        scheme = self.options.get("integrator", "baoab")
+        self.tuning = Tuning.restored_unchecked(self.potential, state["plan"], scheme)
+        self.states = state["states"]
 
     def _tune(self, seed: int, start: Tensor | None, progress: bool) -> None:
         options = {**self.options, "batch_shape": self.batch_shape, "progress": progress}
         self.tuning = tune(self.potential, seed=seed, start=start, **options)
         self.states = self.tuning.state
-        self._seen = self._look()
-
-    def _look(self) -> Tensor:
-        """Energies of some points that the plan was made with."""
-        assert self.tuning is not None
-        with torch.no_grad():
-            return self.potential(self.tuning.positions[:_ANCHORS]).detach().clone()
-
-    def _has_changed(self) -> bool:
-        """Whether energies are others than when it was tuned, beyond rounding and a constant."""
-        assert self._seen is not None
-        change = self._look() - self._seen
-        off = (change - change.mean(0)).abs().max()  # a constant for every target of a batch
-        rounding = math.sqrt(torch.finfo(change.dtype).eps) * (1.0 + float(self._seen.abs().max()))
-        return not float(off) <= rounding

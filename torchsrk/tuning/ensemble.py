@@ -20,17 +20,22 @@ HALVES = (slice(0, None, 2), slice(1, None, 2))
 
 @dataclass
 class Ensemble:
-    """Positions (particles, dim), energies (particles,), infinite where the density is 0 or NaN, and gradients."""
+    """Positions (particles, dim), energies (particles,), infinite where the density is 0 or NaN, and gradients.
+
+    ``is_nan`` is whether it was NaN at all of them.
+    """
 
     x: Tensor
     energy: Tensor
     gradient: Tensor
+    is_nan: bool = False
 
     @staticmethod
     def found(x: Tensor, energy: Tensor, gradient: Tensor) -> Ensemble:
         """What was found at x, with the density taken for 0 where it, or its gradient, is not finite."""
         bad = ~(energy.isfinite() & gradient.isfinite().all(-1))
-        return Ensemble(x, energy.masked_fill(bad, math.inf), gradient.masked_fill(bad.unsqueeze(-1), 0.0))
+        is_nan = bool(energy.isnan().all())
+        return Ensemble(x, energy.masked_fill(bad, math.inf), gradient.masked_fill(bad.unsqueeze(-1), 0.0), is_nan)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -49,7 +54,8 @@ class Ensemble:
         if len(ensembles) == 1:
             return ensembles[0]
         parts = [(part.x, part.energy, part.gradient) for part in ensembles]
-        return Ensemble(*map(torch.cat, zip(*parts, strict=True)))
+        x, energy, gradient = map(torch.cat, zip(*parts, strict=True))
+        return Ensemble(x, energy, gradient)
 
     def restarted(self, rows: Tensor, *, seed: int, step: int) -> Ensemble:
         """The particles of a mask put where others are, drawn at random."""

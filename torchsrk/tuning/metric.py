@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..potentials.affine import Diagonal, LowRank, Scale, Triangular
+from ..sampling.signs import SHORT_HINT
 from .ensemble import Ensemble
 
 _RANK = 32  # directions of a low-rank metric that come from positions, and as many from gradients
@@ -78,7 +79,9 @@ def whitened(ensemble: Ensemble, held_out: Ensemble | None = None) -> Coordinate
     best, found, _ = min(trials, key=lambda trial: trial[2])
     found = best(standardised(ensemble)) if found is None or fit is not ensemble else found
     if not bool(found.loc.isfinite().all()):
-        raise ValueError("particles and gradients have no finite spread: the density is improper, or not smooth")
+        raise ValueError(
+            f"particles and gradients have no finite spread: the density is improper, or not smooth. {SHORT_HINT}"
+        )
     return Coordinates(found.loc.to(dtype), found.scale.to(dtype))
 
 

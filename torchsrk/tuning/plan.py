@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import hashlib
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+import torch
 from torch import Tensor
 
 from ..integrators import GHMC, Integrator, integrator_named
 from ..integrators.capped import Capped
 from ..potentials import AffinePotential, Potential
 from ..potentials.affine import Diagonal, LowRank, Triangular
+from ..potentials.unconstrained import Constrained
 from ..sampling import Run, sample
 from ..sde import Langevin, UnderdampedLangevin
 from ..targets import diffusion_for
+from .likeness import gradients_seen, how_other
 from .report import TuningReport
 from .settle import longest_kick
 from .together import entry_of
@@ -22,6 +30,13 @@ if TYPE_CHECKING:
     from ..diagnostics import Diagnosis
 
 FRICTION = 1.0  # between draws: a whitened Gaussian forgets soonest
+
+
+def reading_of(potential: Potential, constrain: Callable[[Tensor], Tensor] | None) -> Callable[[Tensor], Tensor] | None:
+    """What takes positions to the parameters that are read: what was given, or what the potential says."""
+    if constrain is None and isinstance(potential, Constrained):
+        return potential.constrain
+    return constrain
 
 
 @dataclass(frozen=True)
@@ -37,6 +52,9 @@ class Tuning:
         step: the number of the next step.
         seed: of all draws.
         reports: what was found on the way, a report for every target of the batch in row-major order.
+        seen: gradients of a few states, by which ``restored`` knows the density again.
+        constrain: positions to the parameters that are read, as it was given to ``tune``, or as the potential has it;
+            None where they are the positions. Runs of this plan carry it.
     """
 
     potential: AffinePotential
@@ -48,6 +66,16 @@ class Tuning:
     step: int
     seed: int
     reports: tuple[TuningReport, ...]
+    seen: Tensor
+    constrain: Callable[[Tensor], Tensor] | None = None
+
+    @cached_property
+    def mark(self) -> str:
+        """What tells runs of this plan from those of others: a digest of its coordinates and numbers."""
+        numbers = hashlib.sha256(repr((self.step_size, self.length, self.seed)).encode())
+        for tensor in (self.potential.loc, *self.potential.scale.buffers()):
+            numbers.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return numbers.hexdigest()[:16]
 
     @property
     def report(self) -> TuningReport:
@@ -90,6 +118,8 @@ class Tuning:
         """
         if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
             raise ValueError(f"draws is a positive integer; got {draws!r}")
+        if after is not None:
+            self.check_own(after)
         state, step = (self.state, self.step) if after is None else (after.state, after.step)
         run = sample(
             self.sde,
@@ -106,7 +136,25 @@ class Tuning:
         )
         assert run.trajectory is not None
         out = self.potential.outward
-        return Run(out(run.final), out(run.trajectory), run.state, run.step, run.statistics)
+        return Run(out(run.final), out(run.trajectory), run.state, run.step, run.statistics, self.constrain, self.mark)
+
+    def check_own(self, run: Run) -> None:
+        """One clear error for a run to go on from that is none, or another plan's."""
+        if not isinstance(run, Run):
+            raise TypeError(
+                f"after is a Run of this plan, such as plan.sample(10) gives; got {type(run).__name__}. A trajectory "
+                "has positions alone: draws go on from the state of the Run that it is of"
+            )
+        if run.plan not in (None, self.mark):
+            raise ValueError(
+                "after is a run of another plan, whose coordinates are not those of this one: go on by the plan that "
+                "drew it, or tune with start=run.final"
+            )
+        if run.state.shape[1:] != self.state.shape[1:]:
+            raise ValueError(
+                f"after is a run with states {tuple(run.state.shape)}, and those of this plan are "
+                f"{tuple(self.state.shape)}: give a run that plan.sample made"
+            )
 
     def diagnose(self, run: Run, **options: Any) -> Diagnosis:
         """What a run of this plan is worth; options are those of ``torchsrk.diagnose``."""
@@ -125,21 +173,71 @@ class Tuning:
             "step": self.step,
             "seed": self.seed,
             "reports": [asdict(report) for report in self.reports],
+            "seen": self.seen,
         }
 
     @staticmethod
-    def restored(target: Potential, state: dict[str, Any], integrator: Integrator | str = "baoab") -> Tuning:
-        """The plan whose ``state_dict`` this is, for the same density and scheme."""
+    def restored(
+        target: Potential,
+        state: dict[str, Any],
+        integrator: Integrator | str = "baoab",
+        *,
+        constrain: Callable[[Tensor], Tensor] | None = None,
+    ) -> Tuning:
+        """The plan whose ``state_dict`` this is, for the same density and scheme, and ``constrain`` if it was given.
+
+        Raises:
+            ValueError: the density is another one, by its gradients at a few of the states.
+        """
+        plan = Tuning.restored_unchecked(target, state, integrator, constrain)
+        if "seen" not in state:
+            warnings.warn(
+                "this plan was saved without gradients of its density: it can't be told whether the one given here is "
+                "the same",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return replace(plan, seen=plan.gradients_now())
+        if not plan.is_current:
+            raise ValueError(
+                "this plan was tuned for another density: gradients at its states are not those that it was saved "
+                "with. Give the potential of before, data and all, or tune this one; tune(..., start=plan.positions) "
+                "starts from the particles of the plan that was saved"
+            )
+        return plan
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the density is still the one that was tuned, as one with parameters that are trained is not."""
+        return how_other(self.gradients_now(), self.seen) <= 1.0
+
+    def gradients_now(self) -> Tensor:
+        """What ``seen`` would be of the density as it is."""
+        return gradients_seen(self.potential, self.state[..., : self.potential.loc.shape[-1]])
+
+    @staticmethod
+    def restored_unchecked(
+        target: Potential,
+        state: dict[str, Any],
+        integrator: Integrator | str,
+        constrain: Callable[[Tensor], Tensor] | None = None,
+    ) -> Tuning:
+        """``restored``, for those who look at the density themselves."""
         reports = tuple(TuningReport.restored(report) for report in state["reports"])
         scheme = GHMC() if reports[0].acceptance is not None else integrator_named(integrator)
         scale = dict(state["scale"])
         form = {kind.__name__: kind for kind in (Diagonal, LowRank, Triangular)}[scale.pop("form")]
         potential = AffinePotential(target, state["loc"], form(**scale))
+        seen = state.get("seen")
+        if seen is None:  # like no density: whoever looks tunes anew
+            seen = torch.full_like(state["loc"], math.nan)
         return Tuning(
             potential=potential,
             sde=diffusion_for(scheme, potential, FRICTION),
             integrator=Capped(scheme, longest_kick(state["loc"].shape[-1])),
             reports=reports,
+            seen=seen,
+            constrain=reading_of(target, constrain),
             **{name: state[name] for name in ("step_size", "length", "state", "step", "seed")},
         )
 

@@ -64,7 +64,7 @@ def reach(x: Tensor, *, seed: int) -> Asking[Reached]:
         raise ValueError(
             f"after {rounds + 1} rounds of descent {share:.0%} of the particles have found no bottom: the density "
             "keeps rising, so it is improper (is its sign right? log_density= and energy= say which it is), or it is "
-            "too rough to descend. Give start= near its bulk"
+            "too rough to descend. Give start= near its bulk (initial= of a DiffusionDistribution)"
         )
     found = descent.ensemble
     behind = far | left_behind(found.energy, x.shape[-1])
@@ -86,9 +86,14 @@ def left_behind(energy: Tensor, dim: int) -> Tensor:
 
 def _with_density(ensemble: Ensemble, seed: int) -> Ensemble:
     if not bool(ensemble.finite.any()):
+        where = f"at all of {len(ensemble)} starting points"
+        if ensemble.is_nan:
+            raise ValueError(
+                f"the density is not finite but NaN {where}: look for NaN in the data, or in what it computes of them"
+            )
         raise ValueError(
-            f"the density is 0 or NaN, or its gradient not finite, at all of {len(ensemble)} starting points: give "
-            "start= where it is positive"
+            f"the density is 0 or NaN, or its gradient not finite, {where}: give start= (initial= of a "
+            "DiffusionDistribution) where it is positive"
         )
     ensemble = ensemble.restarted(~ensemble.finite, seed=seed, step=0)
     still = (ensemble.gradient == 0.0).all(0)

@@ -27,10 +27,12 @@ class Finding:
     Attributes:
         fine: whether it is as it should be.
         text: what was found, and what to do if it is not fine.
+        about: the parameters that it names.
     """
 
     fine: bool
     text: str
+    about: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{'fine   ' if self.fine else 'TROUBLE'}  {self.text}"

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..brownian.noise import derive_seed
 from ..integrators import BAOAB
 from ..integrators.capped import Capped
+from ..sampling.signs import SHORT_HINT
 from .ensemble import HALVES, Ensemble
 from .length import correlations
 from .metric import whitened
@@ -129,7 +130,7 @@ def _without_stragglers(ensemble: Ensemble, window: int, dim: int, seed: int) ->
     if bool(behind.all()):
         raise ValueError(
             "the density is 0 or NaN wherever the particles went: it may have an edge that no bijection was given for "
-            "(see support=), or be improper"
+            f"(see support=), or be improper. {SHORT_HINT}"
         )
     if window < _MOST_RESTARTS:
         behind = behind | left_behind(ensemble.energy, dim)

@@ -22,13 +22,15 @@ from ..integrators.capped import Capped
 from ..potentials import FunctionPotential, Potential
 from ..potentials.base import is_stateful, row_by_row
 from ..potentials.precision import check_precision, error_of_dtypes, takes
+from ..potentials.refusals import told_of_support
 from ..potentials.unconstrained import Constrained
 from ..sampling.signs import HINT, falls_without_end
-from ..targets import diffusion_for
+from ..targets import checked_shape, diffusion_for, refuse_models
 from .checks import identities
 from .choose import Chosen, adjusted, choose
 from .ensemble import Ensemble
-from .plan import FRICTION, Tuning
+from .likeness import gradients_seen
+from .plan import FRICTION, Tuning, reading_of
 from .reach import reach
 from .report import TuningReport
 from .requests import Asking, Phase, Points
@@ -86,13 +88,16 @@ def tune(
     potential, batch = _as_potential(target, dim), _checked_batch(batch_shape)
     width = _checked(potential, particles, tolerance, seed)
     scheme = integrator_named(integrator)
-    x = _in_dtype_of(potential, _start(potential, start, (particles, *batch, width), seed))
-    density = Density(potential, batch, _constraint(potential, constrain), particles, compile, Shares.of(potential, x))
-    diffusion_for(scheme, potential, FRICTION)  # raises for a scheme that is for other diffusions
-    tasks = [_plan(part, scheme, tolerance, adjust, seed) for part in x.reshape(particles, -1, width).unbind(1)]
-    with torch_threads(1), torch.no_grad(), _bar(len(tasks) * (5 if adjust else 4), progress) as bar:
-        plans, spent = together(tasks, density, bar)
-        tuning = _joined(density, plans, spent, derive_seed(seed, 4))
+    with told_of_support():
+        x = _in_dtype_of(potential, _start(potential, start, (particles, *batch, width), seed))
+        density = Density(
+            potential, batch, _constraint(potential, constrain), particles, compile, Shares.of(potential, x)
+        )
+        diffusion_for(scheme, potential, FRICTION)  # raises for a scheme that is for other diffusions
+        tasks = [_plan(part, scheme, tolerance, adjust, seed) for part in x.reshape(particles, -1, width).unbind(1)]
+        with torch_threads(1), torch.no_grad(), _bar(len(tasks) * (5 if adjust else 4), progress) as bar:
+            plans, spent = together(tasks, density, bar)
+            tuning = _joined(density, plans, spent, derive_seed(seed, 4), reading_of(potential, constrain))
     if not tuning.trusted and falls_without_end(potential, x, tuning.positions):
         raise ValueError(f"this density can't be sampled: {HINT}")
     if not tuning.trusted:
@@ -158,7 +163,13 @@ def _constraint(
     return constrain
 
 
-def _joined(density: Density, plans: Sequence[_Plan], spent: Sequence[dict[str, float]], seed: int) -> Tuning:
+def _joined(
+    density: Density,
+    plans: Sequence[_Plan],
+    spent: Sequence[dict[str, float]],
+    seed: int,
+    reading: Callable[[Tensor], Tensor] | None,
+) -> Tuning:
     """The plan of all targets."""
     chosen = [plan.chosen for plan in plans]
     step_size, coordinates, stretches = one_step_size(
@@ -184,6 +195,8 @@ def _joined(density: Density, plans: Sequence[_Plan], spent: Sequence[dict[str, 
             plan.report({**gradients, "check": gradients["check"] + 1.0})
             for plan, gradients in zip(plans, spent, strict=True)
         ),
+        seen=gradients_seen(potential, start),
+        constrain=reading,
     )
 
 
@@ -193,6 +206,7 @@ def _joined(density: Density, plans: Sequence[_Plan], spent: Sequence[dict[str, 
 def _as_potential(target: Potential | LogDensity, dim: int | None) -> Potential:
     if isinstance(target, Potential):
         return target
+    refuse_models(target)
     if isinstance(target, Distribution) or not callable(target):
         raise TypeError(
             f"target is a Potential or a log density on ℝⁿ (a callable); got {type(target).__name__}. A distribution "
@@ -233,6 +247,7 @@ def _checked(potential: Potential, particles: int, tolerance: float, seed: int) 
 
 
 def _checked_batch(batch_shape: Sequence[int]) -> Size:
+    batch_shape = checked_shape("batch_shape", batch_shape)
     if any(isinstance(size, bool) or not isinstance(size, int) or size < 1 for size in batch_shape):
         raise ValueError(f"batch_shape holds positive integers; got {tuple(batch_shape)}")
     return Size(batch_shape)
