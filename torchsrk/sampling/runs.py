@@ -22,6 +22,7 @@ from ..dtensors import is_sharded
 from ..integrators import Integrator
 from ..sde import BaseSDE, as_sde
 from .beginnings import are_positions
+from .causes import tell_cause
 from .checks import Compile, check_integer, check_problem, check_way
 from .compiling import compiled_steps, steps_by_torch
 from .dynamics import Dynamics
@@ -229,6 +230,8 @@ def sample_alone(
             try:
                 way.go(before, now, start, stop)
             except NonFiniteStateError as failure:
+                began = {"first_step": first_step, "first_particle": first_particle}
+                tell_cause(failure, sde, x0, pace.start(failure.last_finite_step), mapped=blocks.map, **began)
                 add_hint_of_sign(failure, sde, watch.start, partial(way.dynamics.positions, blocks))
                 raise
             company.look()

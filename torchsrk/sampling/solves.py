@@ -20,6 +20,7 @@ from ..recompute import recomputed
 from ..sde import BaseSDE, as_sde
 from ..solving import Solve
 from ..transforms import outside_transforms, spread
+from .causes import tell_cause
 from .checks import check_integer, check_problem
 from .compiling import problem_for
 from .dynamics import Dynamics, increment_of
@@ -94,7 +95,7 @@ def integrate(
         raise ValueError(
             f"{scheme} makes steps of one length: take a step size that divides the times, not partial_step"
         )
-    solver = _Solver(sde, scheme, noise, plan)
+    solver = _Solver(sde, scheme, noise, plan, x0)
     solver.check_path()
     with full_precision(x0):
         x = scheme.init(sde, plan[0][0], spread(x0), pace.step_size, _start_normals_of(noise))
@@ -118,6 +119,7 @@ class _Solver:
     scheme: Integrator
     noise: FreshNoise | BrownianPath
     plan: Plan
+    x0: Tensor
 
     def check_path(self) -> None:
         (t, last, _), noise = self.plan[-1], self.noise
@@ -171,7 +173,11 @@ class _Solver:
             out.copy_(self.advance(source, first, last)[-1])
 
         with torch.no_grad():
-            return locate_failure(advance, x, failed.detach(), first, last)
+            failure = locate_failure(advance, x, failed.detach(), first, last)
+        with full_precision(x):
+            began = {"first_step": 0, "first_particle": getattr(self.noise, "first_particle", 0)}
+            tell_cause(failure, self.sde, self.x0, self.plan[failure.last_finite_step][0], **began)
+        return failure
 
 
 def _differentiable(positions: Tensor, scheme: Integrator) -> Tensor:
