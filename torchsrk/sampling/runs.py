@@ -21,6 +21,7 @@ from ..compiled import CapturedSteps, compiling_pays
 from ..dtensors import is_sharded
 from ..integrators import Integrator
 from ..sde import BaseSDE, as_sde
+from ..sde.probe import check_reached
 from .beginnings import are_positions
 from .causes import tell_cause
 from .checks import Compile, check_integer, check_problem, check_way
@@ -243,6 +244,7 @@ def sample_alone(
         tallies = way.dynamics.tallies(now, company.average).items()
         per_step = {name: (count - counted[name]) / steps for name, count in tallies}
         final = way.dynamics.positions(blocks, now, end)
+        check_reached(sde, final)
         watch.look(sde, final, stacklevel=4)
         return Run(final, trajectory, now, end, per_step)
 

@@ -18,6 +18,7 @@ from ..integrators import Integrator
 from ..potentials.base import is_stateful
 from ..recompute import recomputed
 from ..sde import BaseSDE, as_sde
+from ..sde.probe import check_reached
 from ..solving import Solve
 from ..transforms import outside_transforms, spread
 from .causes import tell_cause
@@ -108,6 +109,7 @@ def integrate(
     else:
         with progress_bar(len(plan), progress, scheme, pace.step_size) as bar:
             states = solver.solved(x, segment, recompute, bar)
+    check_reached(sde, states[-1])
     return _differentiable(torch.stack([x0, *states]), scheme)
 
 

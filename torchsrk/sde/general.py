@@ -20,7 +20,8 @@ class SDE(BaseSDE):
             tensor (an ``nn.Parameter`` is trained).
         noise_type: "additive" σ no function of x; "diagonal" (..., dim), entry i a function of x_i alone; "scalar"
             (..., dim, 1); "isotropic" (...), σ = s(x)·I; "general" (..., dim, brownian). A diffusion that is seen to
-            be no function of that kind is refused when it is used.
+            be no function of that kind is refused when it is used, by a spot check: σ is compared at a few of the
+            states where a run begins and ends, at the first use of an SDE, the second, fourth, eighth and so on.
         time_dependent: drift and diffusion are called as (t, x) instead of (x).
         columns: for "general" noise, an optional way to evaluate only what SRK-ID needs: points (..., brownian, dim) to
             (..., brownian, dim), row i being column i of σ at point i. Without it σ is evaluated whole at each point.
