@@ -9,7 +9,18 @@ from torch import nn
 
 from tests.memory import run_numbers
 from tests.problems import CountingPotential, minibatch, mixture, networks, sdes
-from torchsrk import SDE, SRKID, SRKLD, EulerMaruyama, ItoDiffusion, Langevin, NonFiniteStateError, integrate, sample
+from torchsrk import (
+    SDE,
+    SRKID,
+    SRKLD,
+    Chain,
+    EulerMaruyama,
+    ItoDiffusion,
+    Langevin,
+    NonFiniteStateError,
+    integrate,
+    sample,
+)
 from torchsrk.brownian import BrownianPath, FourierLevyArea
 from torchsrk.potentials import FunctionPotential, LogisticRegression, NonConvex
 from torchsrk.sampling import checks
@@ -410,3 +421,21 @@ def test_integrate_of_a_part_sees_the_noise_of_its_particles(scheme, compiled):
     path = BrownianPath((11, 3), num_steps=10, seed=1)
     with pytest.raises(ValueError, match="first_particle=5 is for fresh noise"):
         integrate(sde, x0, (0.0, 0.5), path=path, first_particle=5, **{**options, "seed": None})
+
+
+@pytest.mark.parametrize("levy_area", ["none", 0, False, FourierLevyArea])
+def test_what_is_no_levy_area_is_refused(levy_area):
+    sde, options = SDE(torch.neg, 1.0, "additive"), {"integrator": "em", "step_size": 0.1, "seed": 0}
+    x0, message = torch.zeros(2, 1), r"levy_area is None.*FourierLevyArea\(\).*got.*integrator='em'"
+    with pytest.raises(TypeError, match=message):
+        sample(sde, x0, num_steps=1, levy_area=levy_area, **options)
+    with pytest.raises(TypeError, match=message):
+        integrate(sde, x0, (0.0, 1.0), levy_area=levy_area, **options)
+    with pytest.raises(TypeError, match=message):
+        Chain(sde, x0, levy_area=levy_area, **options)
+
+
+def test_the_path_of_another_dtype_names_the_argument():
+    path, sde = BrownianPath((2, 1), num_steps=10, seed=0), SDE(torch.neg, 1.0, "additive")
+    with pytest.raises(ValueError, match=r"in torch.float64 .*BrownianPath\(\(2, 1\), dtype=torch.float32"):
+        integrate(sde, torch.zeros(2, 1).float(), (0.0, 1.0), integrator="em", step_size=0.1, path=path)

@@ -15,10 +15,9 @@ from ..brownian.noise import check_seed
 from ..dtensors import is_sharded
 from ..integrators import Integrator, integrator_named
 from ..integrators.wrapped import Wrapped
-from ..names import nearest
 from ..sde import SDE, BaseSDE, ItoDiffusion, Langevin, UnderdampedLangevin, as_sde
 from .beginnings import are_positions
-from .checks import Compile, check_integer, check_problem, check_step_size, check_way
+from .checks import Compile, check_integer, check_levy_area, check_problem, check_step_size, check_way
 from .dynamics import Dynamics
 from .failures import is_finite
 from .plans import Pace
@@ -75,6 +74,7 @@ class Chain:
         check_seed(seed)
         check_integer("first_particle", first_particle, 0)
         check_way(check_every, block_size, compile)
+        check_levy_area(levy_area)
         sde, scheme = as_sde(sde), integrator_named(integrator)
         if not is_sharded(x0):  # whose ranks look each at its own
             check_problem(sde, x0, scheme, step_size)
@@ -91,9 +91,8 @@ class Chain:
     def __setattr__(self, name: str, value: Any) -> None:
         # What is not used would be taken without a word.
         if name != "step_size" and not name.startswith("_"):
-            meant = nearest(name, ["step_size"])
             raise AttributeError(
-                f"a chain's {name} can't be assigned to{meant}; its step_size can, and restart(rows, x) puts particles "
+                f"a chain's {name} can't be assigned to; its step_size can, and restart(rows, x) puts particles "
                 "elsewhere. For anything else make a chain from its positions, x0=chain.x, with another seed"
             )
         super().__setattr__(name, value)

@@ -24,7 +24,7 @@ from ..sde import BaseSDE, as_sde
 from ..sde.probe import check_reached
 from .beginnings import are_positions
 from .causes import tell_cause
-from .checks import Compile, check_integer, check_problem, check_way
+from .checks import Compile, check_integer, check_levy_area, check_problem, check_way
 from .compiling import compiled_steps, steps_by_torch
 from .dynamics import Dynamics
 from .failures import Advance, NonFiniteStateError, is_finite, locate_failure
@@ -192,6 +192,7 @@ def sample_alone(
     if not told:
         num_steps = _steps_left(pace, first_step, burn_in)
     check_way(check_every, block_size, compile)
+    check_levy_area(levy_area)
     assert num_steps is not None
     scheme = check_problem(sde, x0, integrator, pace.step_size)
     steps = burn_in + num_steps

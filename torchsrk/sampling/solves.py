@@ -22,7 +22,7 @@ from ..sde.probe import check_reached
 from ..solving import Solve
 from ..transforms import outside_transforms, spread
 from .causes import tell_cause
-from .checks import check_integer, check_problem
+from .checks import check_integer, check_levy_area, check_problem
 from .compiling import problem_for
 from .dynamics import Dynamics, increment_of
 from .failures import NonFiniteStateError, is_finite, locate_failure
@@ -81,8 +81,9 @@ def integrate(
     """
     check_integer("check_every", check_every, 1)
     check_integer("first_particle", first_particle, 0)
+    check_levy_area(levy_area)
     if compile not in (True, False):
-        raise ValueError(f"compile is True or False; got {compile!r}")
+        raise ValueError(f"compile is True or False, of integrate; got {compile!r}: 'auto' and others are of sample")
     sde, pace = as_sde(sde), Pace.of(step_size, step_sizes)
     scheme = check_problem(sde, x0, integrator, pace.step_size)
     noise = _noise_source(sde, x0, seed, path, levy_area, first_particle)
@@ -177,8 +178,9 @@ class _Solver:
         with torch.no_grad():
             failure = locate_failure(advance, x, failed.detach(), first, last)
         with full_precision(x):
-            began = {"first_step": 0, "first_particle": getattr(self.noise, "first_particle", 0)}
-            tell_cause(failure, self.sde, self.x0, self.plan[failure.last_finite_step][0], **began)
+            first = self.noise.first_particle if isinstance(self.noise, FreshNoise) else 0
+            t = self.plan[failure.last_finite_step][0]
+            tell_cause(failure, self.sde, self.x0, t, first_step=0, first_particle=first)
         return failure
 
 
@@ -244,8 +246,9 @@ def _noise_source(
         raise ValueError("give exactly one of seed= (fresh noise) and path= (a BrownianPath)")
     if first_particle:
         raise ValueError(f"first_particle={first_particle} is for fresh noise: a path has that of its own particles")
-    if path.shape != shape or path.dtype != x0.dtype:
+    if path.shape != shape or path.dtype != x0.dtype or path.device.type != x0.device.type:
         raise ValueError(
-            f"the path has shape {path.shape} in {path.dtype}; this SDE from this x0 needs {shape} in {x0.dtype}"
+            f"the path has shape {path.shape} in {path.dtype} on {path.device}; this SDE from this x0 needs {shape} in "
+            f"{x0.dtype} on {x0.device}: make it as BrownianPath({shape}, dtype={x0.dtype}, device='{x0.device}', ...)"
         )
     return path

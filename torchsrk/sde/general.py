@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from .arguments import check_arguments
 from .base import BaseSDE, Time, check_output
 from .noise_types import noise_type_named
 
@@ -44,6 +45,9 @@ class SDE(BaseSDE):
             diffusion = self._constant(diffusion)
         if columns is not None and not (callable(columns) and noise_type == "general"):
             raise TypeError("columns is a callable that goes with noise_type='general'")
+        for name, function in (("drift", drift), ("diffusion", diffusion), ("columns", columns)):
+            if function is not None and not isinstance(function, _Constant):
+                check_arguments(name, function, time_dependent)
         self.time_dependent = time_dependent
         self.drift_function = drift
         self.diffusion_function = diffusion
