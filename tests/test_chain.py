@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from torchsrk import Chain, Langevin, NonFiniteStateError, UnderdampedLangevin, sample
+from torchsrk import SDE, Chain, Langevin, NonFiniteStateError, UnderdampedLangevin, sample
 from torchsrk.checkpoints import load_checkpoint, save_checkpoint
 from torchsrk.integrators import UBU
 from torchsrk.integrators.capped import Capped
@@ -213,3 +213,149 @@ def test_the_state_of_another_scheme_or_step_size():
         **{**OPTIONS, "integrator": "ubu", "step_size": 0.05},
     )
     assert finer.advance(3).final.equal(going_on.final)
+
+
+ALL = [*CASES, ("obabo", CASES[4][1], False), ("ghmc", CASES[4][1], False), ("ubu", CASES[4][1], True)]
+
+
+@pytest.mark.parametrize("elsewhere", ["moved", "another cloud", "one particle"])
+@pytest.mark.parametrize(("scheme", "sde", "compile"), ALL, ids=[case[0] for case in ALL])
+def test_a_state_belongs_to_its_positions(scheme, sde, compile, elsewhere):
+    options = {**OPTIONS, "integrator": scheme, "compile": compile}
+    chain = Chain(sde, X0, **options)
+    run = chain.advance(4, thin=2)
+    other = {"moved": run.final + 50.0, "another cloud": 3.0 * X0.flip(0) + 1.0, "one particle": run.final.clone()}
+    other["one particle"][3] += 20.0
+    x, on = other[elsewhere], {"state": run.state, "num_steps": 2}
+    with pytest.raises(ValueError, match=r"elsewhere than at x0.*x0=run\.final.*another seed"):
+        sample(sde, x, first_step=run.step, **on, **options)
+    with pytest.raises(ValueError, match=r"elsewhere than at x:.*another seed"):
+        Chain(sde, x, state=run.state, **options)
+    with pytest.raises(ValueError, match=r"elsewhere than at x:.*another seed"):
+        chain.load_state_dict({**chain.state_dict(), "x": x})
+    assert sample(sde, run.final, first_step=4, **on, **options).final.equal(chain.advance(2).final)
+    # Another seed, another length of steps and steps numbered anew are no other positions.
+    for changes in ({"seed": 77}, {"step_size": 0.03}, {"first_step": 9}):
+        sample(sde, run.final, **on, **(options | changes))
+    going_on = Chain(sde, run.final, state=run.state, **(options | {"seed": 3}))
+    copy.copy(going_on).load_state_dict(going_on.state_dict())
+
+
+def test_positions_that_noise_reports_are_known_to_rounding():
+    """Of "lm", by a state that names its seed and step: a cloud that is as near as noise reaches is another one."""
+    options = {**OPTIONS, "integrator": "lm"}
+    chain = Chain(Langevin(MIXTURE), X0, **options)
+    chain.advance(5)
+    state = chain.state_dict()
+    with pytest.raises(ValueError, match="elsewhere than at x"):
+        chain.load_state_dict({**state, "x": state["state"]})
+    finer = Chain(Langevin(MIXTURE), X0, **{**options, "step_size": 0.02})
+    finer.load_state_dict(state)
+    finer.load_state_dict(finer.state_dict())
+    assert finer.x.equal(Chain(Langevin(MIXTURE), finer.x, **options).x)
+    one = Chain(Langevin(MIXTURE), X0[0], **options)
+    run = one.advance(3)
+    for seed in range(200):  # by other noise
+        Chain(Langevin(MIXTURE), run.final, state=run.state, **{**options, "seed": seed})
+
+
+@pytest.mark.parametrize("name", ["integrator", "compile", "sde", "stepsize", "x", "seed"])
+def test_what_is_not_used_can_not_be_assigned(name):
+    chain = Chain(Langevin(MIXTURE), X0, **OPTIONS)
+    with pytest.raises(AttributeError, match=f"a chain's {name} can't be assigned to.*step_size can.*another seed"):
+        setattr(chain, name, 1)
+
+
+@pytest.mark.parametrize(("scheme", "compile"), [("srk-ld", True), ("mala", False), ("lm", False)])
+def test_another_step_size_is_that_of_the_next_steps(scheme, compile):
+    sde, options = Langevin(MIXTURE), {**OPTIONS, "integrator": scheme, "compile": compile}
+    chain = Chain(sde, X0, **options)
+    first = chain.advance(3)
+    chain.step_size = 0.02
+    assert chain.step_size == chain.state_dict()["step_size"] == 0.02
+    rest = {"state": first.state, "first_step": 3, "num_steps": 4}
+    expected = sample(sde, first.final, **rest, **{**options, "step_size": 0.02})
+    assert chain.advance(4).final.equal(expected.final)
+    loaded = Chain(sde, X0, **options)
+    loaded.step_size = chain.state_dict()["step_size"]
+    loaded.load_state_dict(chain.state_dict())
+    assert loaded.advance(2).final.equal(chain.advance(2).final)
+    with pytest.raises(ValueError, match="step_size is a positive number"):
+        chain.step_size = -1.0
+
+
+def test_steps_that_have_one_length():
+    sde = UnderdampedLangevin(MIXTURE, friction=1.0)
+    chain, other = (Chain(sde, X0, **{**OPTIONS, "integrator": "baoab"}) for _ in range(2))
+    other.step_size = 0.05  # before the first step
+    chain.advance(2)
+    with pytest.raises(ValueError, match=r"BAOAB makes steps of one length.*0\.05.*0\.1.*another seed.*'ubu'"):
+        chain.step_size = 0.05
+    with pytest.raises(ValueError, match="BAOAB makes steps of one length"):
+        other.load_state_dict(chain.state_dict())
+    late = Chain(SDE(lambda t, x: -t * x, 1.0, "additive", time_dependent=True), X0, **OPTIONS)
+    late.advance(2)
+    with pytest.raises(ValueError, match=r"time .* would jump.*step_sizes="):
+        late.step_size = 0.05
+    late.step_size = 0.1
+
+
+@pytest.mark.parametrize(("scheme", "sde", "compile"), ALL, ids=[case[0] for case in ALL])
+def test_some_begin_anew_and_the_others_go_on(scheme, sde, compile):
+    options = {**OPTIONS, "integrator": scheme, "compile": compile}
+    chain, other = (Chain(sde, X0, **options) for _ in range(2))
+    chain.advance(3), other.advance(3)
+    rows, new = torch.tensor([7, 2]), torch.full((2, 3), 4.0, dtype=torch.float64)
+    chain.restart(rows, new)
+    stay = torch.ones(20, dtype=torch.bool).index_fill(0, rows, False)
+    assert torch.equal(chain.x[stay], other.x[stay])
+    assert torch.allclose(chain.x[rows], new, atol=1.0 if scheme == "lm" else 0.0)
+    chain.load_state_dict(chain.state_dict())
+    final = chain.advance(2).final
+    assert torch.equal(final[stay], other.advance(2).final[stay])
+    # As in a batch that begins there at this step.
+    whole = sample(sde, X0.index_copy(0, rows, new), first_step=3, num_steps=2, **options)
+    assert torch.equal(final[rows], whole.final[rows])
+
+
+def test_rows_are_named_in_several_ways():
+    mask = torch.arange(20) < 5
+    ways = (slice(5), range(5), [0, 1, 2, 3, 4], mask, torch.arange(5))
+    chains = [Chain(Langevin(MIXTURE), X0, **OPTIONS) for _ in ways]
+    for rows, chain in zip(ways, chains, strict=True):
+        chain.restart(rows, torch.zeros(5, 3, dtype=torch.float64))
+        assert chain.x[:5].eq(0.0).all()
+        chain.advance(2)
+    chains[0].restart([], X0[:0])
+    assert all(chain.x.equal(chains[0].x) for chain in chains)
+    given = X0[:1].clone()
+    for rows, x, message in (
+        ([20], given, "rows are numbers below 20"),
+        ([1, 1], X0[:2], "each once"),
+        (torch.ones(3, dtype=torch.bool), X0[:3], "a mask of 20 bools"),
+        ("all", X0, "a slice or a mask"),
+        ([1], X0[:2], r"these rows have positions torch.float64 \(1, 3\); got torch.float64 \(2, 3\)"),
+        ([1], given.float(), "got torch.float32"),
+        ([1], given / 0.0, "x has 3 entries that are infinite or NaN"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            chains[0].restart(rows, x)
+    with pytest.raises(ValueError, match="a single particle, without rows"):
+        Chain(Langevin(MIXTURE), X0[0], **OPTIONS).restart([0], X0[:1])
+    assert chains[0].x.equal(chains[1].x)
+
+
+def test_those_that_stay_keep_their_minibatches():
+    data = torch.randn(50, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+    def chain():
+        target = MinibatchPotential(
+            lambda x, rows: (x.unsqueeze(-2) - rows).square().sum(-1), data, batch_size=5, seed=2
+        )
+        options = {**OPTIONS, "integrator": "baoab", "step_size": 0.01}
+        return Chain(UnderdampedLangevin(target, friction=1.0), X0, **options)
+
+    mine, other = chain(), chain()
+    mine.advance(3), other.advance(3)
+    mine.restart([4], X0[:1])
+    assert torch.equal(mine.advance(3).final[5:], other.advance(3).final[5:])

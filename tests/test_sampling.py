@@ -9,7 +9,18 @@ from torch import nn
 
 from tests.memory import run_numbers
 from tests.problems import CountingPotential, minibatch, mixture, networks, sdes
-from torchsrk import SDE, SRKID, SRKLD, EulerMaruyama, ItoDiffusion, Langevin, NonFiniteStateError, integrate, sample
+from torchsrk import (
+    SDE,
+    SRKID,
+    SRKLD,
+    Chain,
+    EulerMaruyama,
+    ItoDiffusion,
+    Langevin,
+    NonFiniteStateError,
+    integrate,
+    sample,
+)
 from torchsrk.brownian import BrownianPath, FourierLevyArea
 from torchsrk.potentials import FunctionPotential, LogisticRegression, NonConvex
 from torchsrk.sampling import checks
@@ -151,12 +162,49 @@ def test_a_state_that_explodes_is_traced_to_its_step(check_every):
     sde = SDE(lambda x: x.pow(3), 1e-12, "additive")
     x0 = torch.tensor([[2.0], [0.0], [2.0]])
     options = {"integrator": "em", "step_size": 0.1, "num_steps": 100, "seed": 0, "check_every": check_every}
-    with pytest.raises(NonFiniteStateError, match=r"2 of 3 particles are not finite at step 9; step 8 was") as caught:
+    with pytest.raises(NonFiniteStateError, match=r"at step 9; step 8 was.*Usually the step") as caught:
         sample(sde, x0, **options)
+    assert "2 of 3 particles are not finite" in str(caught.value)
     assert (caught.value.step, caught.value.count, caught.value.last_finite_step) == (9, 2, 8)
     assert caught.value.last_finite.isfinite().all()
     resumed = sample(sde, x0, **(options | {"num_steps": 8}))
     assert torch.equal(resumed.final, caught.value.last_finite)
+
+
+def broken_network():
+    network = torch.nn.Linear(2, 2).double()
+    torch.nn.init.constant_(network.weight, math.nan)
+    return SDE(network, 0.1, "additive")
+
+
+BROKEN = {
+    "weights": (broken_network, "drift", 4, 0),
+    "0/0": (lambda: SDE(lambda x: -x / x.norm(dim=-1, keepdim=True), 0.1, "additive"), "drift", 2, 1),
+    "a gradient": (lambda: Langevin(FunctionPotential(lambda x: x.square().sum(-1).sqrt())), "drift", 2, 1),
+    "a root": (lambda: SDE(torch.neg, lambda x: (x + 0.5).sqrt(), "diagonal"), "diffusion", 1, 3),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_drift_that_has_no_value_at_the_start_is_named(name):
+    make, what, count, first = BROKEN[name]
+    x0 = torch.tensor([[1.0, 2.0], [0.0, 0.0], [0.0, 0.0], [-2.0, 0.5]], dtype=torch.float64)
+    message = (
+        rf"The {what} is infinite or NaN there already, for {count} of 4 particles, the first of them number "
+        rf"{10 + first} .*where the run began, and no step size would help"
+    )
+    options = {"integrator": "em", "step_size": 0.1, "seed": 0, "first_particle": 10}
+    with pytest.raises(NonFiniteStateError, match=message) as caught:
+        sample(make(), x0, num_steps=30, first_step=7, **options)
+    assert "Usually" not in str(caught.value)
+    with pytest.raises(NonFiniteStateError, match=message):
+        integrate(make(), x0, (0.0, 1.0), **options)
+
+
+def test_a_drift_that_loses_its_value_on_the_way_is_named():
+    sde = SDE(lambda x: 1.0 / (x < 1.0).to(x), 1e-3, "additive")  # 1 below 1, and infinite above
+    with pytest.raises(NonFiniteStateError, match=r"drift is infinite .*for 1 of 2 .* where they came to, or steps"):
+        sample(sde, torch.tensor([[0.55], [-9.0]]), integrator="em", step_size=0.1, num_steps=30, seed=0)
 
 
 def test_a_sum_that_overflows_is_not_an_explosion():
@@ -373,3 +421,21 @@ def test_integrate_of_a_part_sees_the_noise_of_its_particles(scheme, compiled):
     path = BrownianPath((11, 3), num_steps=10, seed=1)
     with pytest.raises(ValueError, match="first_particle=5 is for fresh noise"):
         integrate(sde, x0, (0.0, 0.5), path=path, first_particle=5, **{**options, "seed": None})
+
+
+@pytest.mark.parametrize("levy_area", ["none", 0, False, FourierLevyArea])
+def test_what_is_no_levy_area_is_refused(levy_area):
+    sde, options = SDE(torch.neg, 1.0, "additive"), {"integrator": "em", "step_size": 0.1, "seed": 0}
+    x0, message = torch.zeros(2, 1), r"levy_area is None.*FourierLevyArea\(\).*got.*integrator='em'"
+    with pytest.raises(TypeError, match=message):
+        sample(sde, x0, num_steps=1, levy_area=levy_area, **options)
+    with pytest.raises(TypeError, match=message):
+        integrate(sde, x0, (0.0, 1.0), levy_area=levy_area, **options)
+    with pytest.raises(TypeError, match=message):
+        Chain(sde, x0, levy_area=levy_area, **options)
+
+
+def test_the_path_of_another_dtype_names_the_argument():
+    path, sde = BrownianPath((2, 1), num_steps=10, seed=0), SDE(torch.neg, 1.0, "additive")
+    with pytest.raises(ValueError, match=r"in torch.float64 .*BrownianPath\(\(2, 1\), dtype=torch.float32"):
+        integrate(sde, torch.zeros(2, 1).float(), (0.0, 1.0), integrator="em", step_size=0.1, path=path)

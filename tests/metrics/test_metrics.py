@@ -185,6 +185,17 @@ def test_corrected_estimator_of_equal_laws_is_zero_on_average():
     assert min(values) < 0.0 < max(values)  # not clipped
 
 
+@pytest.mark.parametrize("options", [{}, {"repeats": 3, "subsample": 50, "seed": 0}])
+def test_a_cloud_that_is_given_twice_corrects_nothing(options):
+    x, y = torch.randn(2, 200, 3, generator=torch.Generator().manual_seed(1))
+    for clouds, names in (((x, x, y, y + 1.0), "x and x2"), ((x, x + 1.0, y, y.clone()), "y and y2")):
+        with pytest.raises(ValueError, match=rf"{names} are the same points, .* halves: \*x.chunk\(2\)"):
+            corrected_wasserstein2_squared(*clouds, **options)
+    with pytest.raises(ValueError, match="x and y are the same points"):
+        corrected_wasserstein2_squared(x, y, x, y + 1.0, **options)
+    corrected_wasserstein2_squared(*x.chunk(2), *y.chunk(2), **(options | {"subsample": 50} if options else {}))
+
+
 def test_sliced_distance_of_a_shift():
     """Between a cloud and itself moved by v the distance along θ is ⟨θ, v⟩², on average ‖v‖²/dim."""
     x, _ = clouds(400, 10, 4)

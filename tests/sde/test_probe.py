@@ -116,3 +116,39 @@ def test_a_training_loop_is_not_asked_every_time():
     del sde, network
     gc.collect()
     assert len(probe._USES) < known
+
+
+def outside_the_unit_ball(x):
+    return (0.7 * x.norm(dim=-1, keepdim=True).clamp(min=1.0)).expand_as(x)
+
+
+@pytest.mark.parametrize("far", [1, 3, 7, 50, 99])
+def test_a_mixture_of_coordinates_that_few_starts_show(far):
+    x0 = 0.01 * torch.randn(100, 2, generator=torch.Generator().manual_seed(0))
+    x0[far] = torch.tensor([1.4, -0.9])
+    with pytest.raises(ValueError, match="function of x_i alone"):
+        run(outside_the_unit_ball, x0=x0)
+    with pytest.raises(ValueError, match="does not depend on x"):
+        run(lambda x: x.norm().clamp(min=1.0), "additive", x0=x0)
+
+
+def test_half_of_the_starts_show_it_and_not_the_extreme_ones():
+    x0 = torch.linspace(0.0, 1.0, 100).unsqueeze(-1) * torch.ones(3)
+    bump = lambda x: 1.0 + ((x.sum(-1, keepdim=True) - 1.5).abs() < 1.2).to(x).expand_as(x)  # noqa: E731
+    with pytest.raises(ValueError, match="function of x_i alone"):
+        run(bump, x0=x0)
+
+
+@pytest.mark.parametrize("noise_type", ["diagonal", "additive"])
+def test_states_that_are_reached_are_looked_at(noise_type):
+    def diffusion(x):
+        return outside_the_unit_ball(x) if noise_type == "diagonal" else outside_the_unit_ball(x[..., :1]).max()
+
+    sde, x0 = SDE(lambda x: 3.0 + 0.0 * x, diffusion, noise_type), torch.zeros(5, 3)
+    probe.check_structure(sde, x0)  # where they begin there is nothing to see
+    with pytest.raises(ValueError, match="It is seen where particles have come to"):
+        sample(sde, x0, num_steps=100, **OPTIONS)
+    probe.check_structure(sde, x0)
+    with pytest.raises(ValueError, match="It is seen where particles have come to"):  # the fourth use
+        integrate(sde, x0, (0.0, 1.0), **OPTIONS)
+    integrate(sde, x0, (0.0, 0.1), **OPTIONS)  # the fifth, which is not looked at

@@ -185,3 +185,27 @@ def test_langevin_runs_downhill():
     target = mixture(4)
     x = points(4)
     torch.testing.assert_close(Langevin(target).drift(0.0, x), -target.grad(x))
+
+
+class OfTimeAndState(torch.nn.Module):
+    def forward(self, t, x):
+        return t * x
+
+
+@pytest.mark.parametrize("drift", [lambda t, x: -x, OfTimeAndState(), OfTimeAndState().forward])
+def test_a_function_of_time_without_the_word(drift):
+    with pytest.raises(TypeError, match=r"drift takes \(t, x\), and is called as \(x\): .*time_dependent=True"):
+        SDE(drift, 1.0, "additive")
+    with pytest.raises(TypeError, match=r"diffusion takes \(t, x\), and is called as \(x\)"):
+        SDE(torch.neg, drift, "diagonal")
+    SDE(drift, 1.0, "additive", time_dependent=True)
+
+
+def test_a_function_without_time_or_with_time_in_the_wrong_place():
+    with pytest.raises(TypeError, match=r"diffusion takes \(x\), and is called as \(t, x\): leave time_dependent=True"):
+        SDE(lambda t, x: -x, lambda x: x, "diagonal", time_dependent=True)
+    for drift in (lambda x, t: -x, lambda y, time=0.0: -y):
+        with pytest.raises(TypeError, match=r"drift is called as .* exchange its arguments"):
+            SDE(drift, 1.0, "additive", time_dependent=True)
+    for right in (lambda x, t=0.0: -x, lambda *given: -given[-1], torch.neg, torch.nn.Linear(2, 2)):
+        SDE(right, 1.0, "additive")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import torch
@@ -100,7 +101,8 @@ def corrected_wasserstein2_squared(
 ) -> Tensor | Estimate:
     """½[W²(x, y) + W²(x2, y2) - W²(x, x2) - W²(y, y2)]: the paper's estimator, whose bias vanishes for equal laws.
 
-    x and x2 are independent clouds of one law, y and y2 of the other. It may be negative, and is not clipped.
+    x and x2 are independent clouds of one law, y and y2 of the other: of one cloud take its halves, ``x.chunk(2)``. A
+    cloud that is given twice is refused. The value may be negative, and is not clipped.
 
     Args:
         x, x2, y, y2: (points, dim).
@@ -120,6 +122,7 @@ def corrected_wasserstein2_squared(
     if repeats is None:
         if subsample is not None or seed is not None:
             raise ValueError("subsample and seed go with repeats")
+        _check_apart(x=x, x2=x2, y=y, y2=y2)
         return _corrected(x, x2, y, y2, method, blur, scaling)
     smallest = min(map(len, (x, x2, y, y2)))
     if repeats < 2 or subsample is None or seed is None or not 1 <= subsample <= smallest:
@@ -127,6 +130,8 @@ def corrected_wasserstein2_squared(
             f"repeats needs at least 2 of them, a seed, and a subsample of 1 to {smallest} points (the smallest "
             f"cloud); got repeats={repeats}, seed={seed}, subsample={subsample}"
         )
+
+    _check_apart(x=x, x2=x2, y=y, y2=y2)
 
     def value(repeat: int) -> Tensor:
         drawn = [
@@ -175,6 +180,16 @@ def sliced_wasserstein2_squared(x: Tensor, y: Tensor, *, projections: int = 128,
     fill_normal(directions, seed=seed, stream=Stream.PROJECTION)
     directions /= directions.norm(dim=-1, keepdim=True)
     return transport().sliced_wasserstein_distance(x, y, projections=directions.mT.to(x.dtype), p=2).square()
+
+
+def _check_apart(**clouds: Tensor) -> None:
+    """A cloud is at distance 0 from itself, which corrects nothing."""
+    for (one, a), (other, b) in combinations(clouds.items(), 2):
+        if a is b or torch.equal(a, b):
+            raise ValueError(
+                f"{one} and {other} are the same points, and the estimate would be biased: x, x2, y and y2 are four "
+                "independent clouds. Of one cloud of each law give the halves: *x.chunk(2), *y.chunk(2)"
+            )
 
 
 def _corrected(x: Tensor, x2: Tensor, y: Tensor, y2: Tensor, method: str, blur: float | None, scaling: float) -> Tensor:

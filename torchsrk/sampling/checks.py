@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ..brownian import LevyArea
 from ..integrators import Integrator, integrator_named
 from ..potentials import Potential
 from ..potentials.probe import check_gradient
@@ -37,6 +38,18 @@ def check_way(check_every: int | None, block_size: int | None, compile: Compile)
             check_integer(name, value, 1)
     if isinstance(compile, Tensor) or compile not in (True, False, "auto", "torch", "triton"):
         raise ValueError(f'compile is True, False, "auto", "torch" or "triton"; got {compile!r}')
+
+
+def check_levy_area(levy_area: object) -> None:
+    """How Lévy areas are drawn."""
+    if levy_area is None or isinstance(levy_area, LevyArea):
+        return
+    known = ", ".join(f"{kind.__name__}()" for kind in LevyArea.__subclasses__())
+    raise TypeError(
+        f"levy_area is None, for the default, or an instance of a LevyArea: {known}; got {levy_area!r}. A scheme that "
+        "asks for areas can't do without: to draw none take integrator='em', or a noise_type that needs none "
+        "('additive', 'diagonal' or 'scalar', if the noise is of that kind)"
+    )
 
 
 def check_problem(sde: BaseSDE, x0: Tensor, integrator: Integrator | str, step_size: float) -> Integrator:

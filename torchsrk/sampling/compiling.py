@@ -28,7 +28,7 @@ from ..integrators import Integrator
 from ..integrators.first_step import check_state
 from ..potentials.minibatches import Minibatches, draws_kept, draws_minibatches_alone
 from ..sde import BaseSDE, as_sde
-from .checks import check_problem
+from .checks import check_levy_area, check_problem
 from .dynamics import Dynamics
 from .plans import Pace
 
@@ -156,6 +156,7 @@ def problem_of(
 ) -> Problem:
     """What ``sample`` would compile, of particles x0 (..., dim)."""
     sde = as_sde(sde)
+    check_levy_area(levy_area)
     scheme = check_problem(sde, x0, integrator, step_size)
     dynamics = Dynamics(sde, scheme, Pace(float(step_size)), 0, 0, levy_area, sde.brownian_dim(x0))
     with draws_kept(sde):

@@ -16,7 +16,7 @@ from ..brownian import BrownianPath, FreshNoise, Increment, LevyArea, Needs, sta
 from ..integrators import Integrator
 from ..integrators.first_step import checked_rows, first_step
 from ..potentials.base import is_stateful
-from ..potentials.minibatches import Minibatches
+from ..potentials.minibatches import Minibatches, draws_kept
 from ..sde import BaseSDE
 from .failures import is_finite
 from .plans import Pace
@@ -54,7 +54,23 @@ class Dynamics:
             with torch.no_grad():
                 return checked_rows(self.scheme, "init", self.scheme.init(self.sde, start, x, length, normals), x)
 
-        state = blocks.map(begin, x0.detach())
+        return self._begun(blocks.map(begin, x0.detach()))
+
+    def restarted(self, x: Tensor, rows: Tensor, step: int) -> Tensor:
+        """The states of particles that begin before the step of that number, in ``rows`` of all of a batch x.
+
+        Their normals are those that rows of this number would have in a batch that begins there as a whole.
+        """
+        drawn = start_normals(self.seed, step * self.scheme.substeps, self.first_particle)
+
+        def normals(like: Tensor) -> Tensor:
+            return drawn(like.new_empty(len(x), *like.shape[1:]))[rows]
+
+        t, length = self.pace.start(step), self.pace.length(step)
+        with torch.no_grad(), draws_kept(self.sde):  # the others' minibatches are not to be others by this
+            return self._begun(self.scheme.init(self.sde, t, x[rows], length, normals))
+
+    def _begun(self, state: Tensor) -> Tensor:
         if not is_finite(state):
             bad = int((~state.isfinite()).any(-1).sum())
             raise ValueError(

@@ -29,11 +29,16 @@ class NonFiniteStateError(RuntimeError):
         self.count = int((~state.isfinite()).any(-1).sum())
         self.last_finite, self.last_finite_step = last_finite, last_finite_step
         particles = math.prod(state.shape[:-1])
-        super().__init__(
+        self._seen = (
             f"{self.count} of {particles} particles are not finite at step {step}; step {last_finite_step} was still "
-            "finite (its state is this error's last_finite). Usually the step size is too large for this SDE: take a "
-            "smaller one."
+            "finite (its state is this error's last_finite)."
         )
+        super().__init__()
+        self.explain("Usually the step size is too large for this SDE: take a smaller one.")
+
+    def explain(self, cause: str) -> None:
+        """Tell this cause, in the place of any other."""
+        self.args = (f"{self._seen} {cause}",)
 
 
 def locate_failure(advance: Advance, previous: Tensor, state: Tensor, first: int, last: int) -> NonFiniteStateError:

@@ -21,7 +21,10 @@ from ..compiled import CapturedSteps, compiling_pays
 from ..dtensors import is_sharded
 from ..integrators import Integrator
 from ..sde import BaseSDE, as_sde
-from .checks import Compile, check_integer, check_problem, check_way
+from ..sde.probe import check_reached
+from .beginnings import are_positions
+from .causes import tell_cause
+from .checks import Compile, check_integer, check_levy_area, check_problem, check_way
 from .compiling import compiled_steps, steps_by_torch
 from .dynamics import Dynamics
 from .failures import Advance, NonFiniteStateError, is_finite, locate_failure
@@ -145,7 +148,8 @@ def sample(
         num_steps: how many there are.
         step_sizes: the length of every step, from step number 0 on, of those before ``first_step`` too; num_steps is
             then what these leave, or fewer. For an SDE that wants smaller steps as time goes on. Such runs are eager.
-        state: the state of an earlier run of this scheme, whose final positions x0 are, to go on from.
+        state: the state of an earlier run of this scheme, to go on from; x0 are its final positions, and others are
+            refused. ("lm" reports positions by noise: there any will do that noise explains, ``run.state`` among them.)
         burn_in: steps made first, whose positions are not kept.
         thin: keep the positions of every ``thin``-th step after the burn-in; None keeps the last alone.
         first_step: the number of the first step, to go on from an earlier run.
@@ -216,6 +220,7 @@ def sample_alone(
     if not told:
         num_steps = _steps_left(pace, first_step, burn_in)
     check_way(check_every, block_size, compile)
+    check_levy_area(levy_area)
     assert num_steps is not None
     scheme = check_problem(sde, x0, integrator, pace.step_size)
     steps = burn_in + num_steps
@@ -236,6 +241,12 @@ def sample_alone(
         progress_bar(steps, progress, scheme, pace.step_size) as bar,
     ):
         now = dynamics.start(blocks, x0, first_step) if state is None else dynamics.given(state, x0)
+        if state is not None and not are_positions(dynamics, blocks, now, first_step, x0, same_noise=False):
+            raise ValueError(
+                "the state's particles are elsewhere than at x0: a state goes with the positions that came with it, "
+                "x0=run.final with state=run.state. From other positions a run begins without a state, and with "
+                "another seed where first_step does not go on from that of all earlier runs, as noise would repeat"
+            )
         watch = watch or Watch.of(x0)
         company.started()
         before, counted = torch.empty_like(now), dynamics.tallies(now, company.average)
@@ -249,6 +260,8 @@ def sample_alone(
             try:
                 way.go(before, now, start, stop)
             except NonFiniteStateError as failure:
+                began = {"first_step": first_step, "first_particle": first_particle}
+                tell_cause(failure, sde, x0, pace.start(failure.last_finite_step), mapped=blocks.map, **began)
                 add_hint_of_sign(failure, sde, watch.start, partial(way.dynamics.positions, blocks))
                 raise
             company.look()
@@ -260,6 +273,7 @@ def sample_alone(
         tallies = way.dynamics.tallies(now, company.average).items()
         per_step = {name: (count - counted[name]) / steps for name, count in tallies}
         final = way.dynamics.positions(blocks, now, end)
+        check_reached(sde, final)
         watch.look(sde, final, stacklevel=4)
         return Run(final, trajectory, now, end, per_step)
 

@@ -19,9 +19,11 @@ from ..integrators.first_step import checked_rows, first_step
 from ..potentials.base import is_stateful
 from ..recompute import recomputed
 from ..sde import BaseSDE, as_sde
+from ..sde.probe import check_reached
 from ..solving import Solve
 from ..transforms import outside_transforms, spread
-from .checks import check_integer, check_problem
+from .causes import tell_cause
+from .checks import check_integer, check_levy_area, check_problem
 from .compiling import problem_for
 from .dynamics import Dynamics, increment_of
 from .failures import NonFiniteStateError, is_finite, locate_failure
@@ -80,8 +82,9 @@ def integrate(
     """
     check_integer("check_every", check_every, 1)
     check_integer("first_particle", first_particle, 0)
+    check_levy_area(levy_area)
     if compile not in (True, False):
-        raise ValueError(f"compile is True or False; got {compile!r}")
+        raise ValueError(f"compile is True or False, of integrate; got {compile!r}: 'auto' and others are of sample")
     sde, pace = as_sde(sde), Pace.of(step_size, step_sizes)
     scheme = check_problem(sde, x0, integrator, pace.step_size)
     noise = _noise_source(sde, x0, seed, path, levy_area, first_particle)
@@ -95,7 +98,7 @@ def integrate(
         raise ValueError(
             f"{scheme} makes steps of one length: take a step size that divides the times, not partial_step"
         )
-    solver = _Solver(sde, scheme, noise, plan)
+    solver = _Solver(sde, scheme, noise, plan, x0)
     solver.check_path()
     with full_precision(x0):
         x = scheme.init(sde, plan[0][0], spread(x0), pace.step_size, _start_normals_of(noise))
@@ -109,6 +112,7 @@ def integrate(
     else:
         with progress_bar(len(plan), progress, scheme, pace.step_size) as bar:
             states = solver.solved(x, segment, recompute, bar)
+    check_reached(sde, states[-1])
     return _differentiable(torch.stack([x0, *states]), scheme)
 
 
@@ -120,6 +124,7 @@ class _Solver:
     scheme: Integrator
     noise: FreshNoise | BrownianPath
     plan: Plan
+    x0: Tensor
 
     def check_path(self) -> None:
         (t, last, _), noise = self.plan[-1], self.noise
@@ -174,7 +179,12 @@ class _Solver:
             out.copy_(self.advance(source, first, last)[-1])
 
         with torch.no_grad():
-            return locate_failure(advance, x, failed.detach(), first, last)
+            failure = locate_failure(advance, x, failed.detach(), first, last)
+        with full_precision(x):
+            first = self.noise.first_particle if isinstance(self.noise, FreshNoise) else 0
+            t = self.plan[failure.last_finite_step][0]
+            tell_cause(failure, self.sde, self.x0, t, first_step=0, first_particle=first)
+        return failure
 
 
 def _differentiable(positions: Tensor, scheme: Integrator) -> Tensor:
@@ -239,8 +249,9 @@ def _noise_source(
         raise ValueError("give exactly one of seed= (fresh noise) and path= (a BrownianPath)")
     if first_particle:
         raise ValueError(f"first_particle={first_particle} is for fresh noise: a path has that of its own particles")
-    if path.shape != shape or path.dtype != x0.dtype:
+    if path.shape != shape or path.dtype != x0.dtype or path.device.type != x0.device.type:
         raise ValueError(
-            f"the path has shape {path.shape} in {path.dtype}; this SDE from this x0 needs {shape} in {x0.dtype}"
+            f"the path has shape {path.shape} in {path.dtype} on {path.device}; this SDE from this x0 needs {shape} in "
+            f"{x0.dtype} on {x0.device}: make it as BrownianPath({shape}, dtype={x0.dtype}, device='{x0.device}', ...)"
         )
     return path

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from .arguments import check_arguments
 from .base import BaseSDE, Time, check_output
 from .noise_types import noise_type_named
 
@@ -20,7 +21,8 @@ class SDE(BaseSDE):
             tensor (an ``nn.Parameter`` is trained).
         noise_type: "additive" σ no function of x; "diagonal" (..., dim), entry i a function of x_i alone; "scalar"
             (..., dim, 1); "isotropic" (...), σ = s(x)·I; "general" (..., dim, brownian). A diffusion that is seen to
-            be no function of that kind is refused when it is used.
+            be no function of that kind is refused when it is used, by a spot check: σ is compared at a few of the
+            states where a run begins and ends, at the first use of an SDE, the second, fourth, eighth and so on.
         time_dependent: drift and diffusion are called as (t, x) instead of (x).
         columns: for "general" noise, an optional way to evaluate only what SRK-ID needs: points (..., brownian, dim) to
             (..., brownian, dim), row i being column i of σ at point i. Without it σ is evaluated whole at each point.
@@ -43,6 +45,9 @@ class SDE(BaseSDE):
             diffusion = self._constant(diffusion)
         if columns is not None and not (callable(columns) and noise_type == "general"):
             raise TypeError("columns is a callable that goes with noise_type='general'")
+        for name, function in (("drift", drift), ("diffusion", diffusion), ("columns", columns)):
+            if function is not None and not isinstance(function, _Constant):
+                check_arguments(name, function, time_dependent)
         self.time_dependent = time_dependent
         self.drift_function = drift
         self.diffusion_function = diffusion

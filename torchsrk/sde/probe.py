@@ -12,6 +12,7 @@ from torch import Tensor
 from .base import BaseSDE
 
 _TIMES = (0.0, 0.5)
+_SPREAD = 4  # rows between the first and the last that are looked at, too
 _NAMED = 64  # dimensions in which the coordinate at fault is looked for
 _USES: WeakKeyDictionary[BaseSDE, int] = WeakKeyDictionary()
 
@@ -21,19 +22,33 @@ Field = Callable[[Tensor], Tensor]
 def check_structure(sde: BaseSDE, x0: Tensor) -> None:
     """Raise if additive noise depends on x, or an entry of diagonal noise on a coordinate that is not its own.
 
-    σ is evaluated at a few points, without a graph. That is done at an SDE's first use, its second, fourth, eighth and
-    so on: a network may begin with zeros, and a training loop must not pay every time.
+    A spot check: σ is evaluated at a few points, without a graph. That is done at an SDE's first use, its second,
+    fourth, eighth and so on: a network may begin with zeros, and a training loop must not pay every time. The other
+    noise types claim nothing but a shape.
     """
-    uses = _USES[sde] = _USES.get(sde, 0) + 1
-    if sde.noise.name not in ("additive", "diagonal") or uses & (uses - 1):
-        return
-    try:
-        with torch.inference_mode(False), torch.no_grad():
-            fault = next(_faults(sde, x0.detach()), None)
-    except Exception:  # a diffusion that can't be called so, or not at these points: the run itself has the word
-        return
+    _USES[sde] = _USES.get(sde, 0) + 1
+    fault = _fault(sde, x0)
     if fault is not None:
         raise ValueError(fault)
+
+
+def check_reached(sde: BaseSDE, x: Tensor) -> None:
+    """The same at the states x that this use has led to, where σ may show what it doesn't where particles begin."""
+    fault = _fault(sde, x)
+    if fault is not None:
+        raise ValueError(f"{fault}. It is seen where particles have come to: what this run gave has another law")
+
+
+def _fault(sde: BaseSDE, x: Tensor) -> str | None:
+    """What is seen to be wrong, if this use is one of those that are looked at."""
+    uses = _USES.get(sde, 0)
+    if sde.noise.name not in ("additive", "diagonal") or uses & (uses - 1):
+        return None
+    try:
+        with torch.inference_mode(False), torch.no_grad():
+            return next(_faults(sde, x.detach()), None)
+    except Exception:  # a diffusion that can't be called so, or not at these points: the run itself has the word
+        return None
 
 
 def _faults(sde: BaseSDE, x0: Tensor) -> Iterator[str]:
@@ -51,12 +66,31 @@ def _faults(sde: BaseSDE, x0: Tensor) -> Iterator[str]:
 
 
 def _pairs(x0: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """The first and the last state, and the first and one beside it: all with a leading dimension of 1."""
+    """States beside others: the first and the last, the nearest to 0 and the farthest, some between, and the first and
+    the farthest with a point beside each. All have a leading dimension of 1."""
     rows = x0 if x0.ndim > 1 else x0.unsqueeze(0)
-    first, last = rows[:1].clone(), rows[-1:].clone()  # x0 may be an inference tensor
-    steps = torch.linspace(0.05, 0.1, first.shape[-1], dtype=x0.dtype, device=x0.device)
-    yield first, last
-    yield first, first + steps * (1.0 + first.abs())
+
+    def row(number: int) -> Tensor:
+        return rows[number : number + 1].clone()  # x0 may be an inference tensor
+
+    first, last = 0, len(rows) - 1
+    yield row(first), row(last)
+    yield row(first), _beside(row(first))
+    sizes = torch.linalg.vector_norm(rows.flatten(1), dim=1)
+    nearest, farthest = int(sizes.argmin()), int(sizes.argmax())
+    if {nearest, farthest} != {first, last}:
+        yield row(nearest), row(farthest)
+    if farthest != first:
+        yield row(farthest), _beside(row(farthest))
+    between = sorted({last * k // (_SPREAD + 1) for k in range(1, _SPREAD + 1)} - {first, last})
+    for one, other in zip(between[::2], between[1::2], strict=False):
+        yield row(one), row(other)
+
+
+def _beside(point: Tensor) -> Tensor:
+    """A point a little off, in every coordinate by another share."""
+    steps = torch.linspace(0.05, 0.1, point.shape[-1], dtype=point.dtype, device=point.device)
+    return point + steps * (1.0 + point.abs())
 
 
 def _additive_faults(field: Field, here: Tensor, there: Tensor) -> Iterator[str]:
