@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .checks import check_step_size
 
+_EXPECTED = "step_sizes holds one positive number for every step"
 Plan = list[tuple[float, float, bool]]  # steps (t, dt, whether a time that is asked for ends it)
 
 
@@ -52,11 +53,13 @@ class Pace:
 def checked_lengths(step_sizes: Tensor | Sequence[float]) -> tuple[float, ...]:
     """Positive numbers, or one clear error."""
     given = _listed(step_sizes)
-    if not given or not all(_is_number(size) and 0.0 < float(size) < math.inf for size in given):
-        raise ValueError(
-            f"step_sizes holds one positive number for every step; got {reprlib.repr(step_sizes)}. One length for all "
-            "steps is step_size="
-        )
+    if not given:
+        raise ValueError(f"{_EXPECTED}; got {reprlib.repr(step_sizes)}. One length for all steps is step_size=")
+    for number, size in enumerate(given):
+        if not (_is_number(size) and 0.0 < float(size) < math.inf):
+            raise ValueError(
+                f"{_EXPECTED}; got {reprlib.repr(size)} as number {number} of {len(given)}, counted from 0"
+            )
     return tuple(map(float, given))
 
 
