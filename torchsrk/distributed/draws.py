@@ -60,4 +60,4 @@ def sample_tuned(
     )
     assert run.trajectory is not None
     out = plan.potential.outward
-    return Run(mapped(out, run.final), mapped(out, run.trajectory), run.state, run.step, run.statistics)
+    return Run(mapped(out, run.final), mapped(out, run.trajectory), run.state, run.step, run.statistics, run.time)

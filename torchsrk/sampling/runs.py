@@ -68,6 +68,7 @@ class Run:
         step: the number of the next step: ``sample(..., x0=run.final, state=run.state, first_step=run.step)`` goes on
             as if never stopped, and ``torchsrk.Chain`` does so by itself.
         statistics: what the scheme tells about the run: "acceptance", of those that accept or reject.
+        time: when it ended, of an SDE that depends on time.
     """
 
     final: Tensor
@@ -75,6 +76,7 @@ class Run:
     state: Tensor
     step: int
     statistics: dict[str, float] = field(default_factory=dict)
+    time: float | None = None
 
 
 def sample(
@@ -192,6 +194,9 @@ def sample_alone(
     scheme = check_problem(sde, x0, integrator, pace.step_size)
     steps = burn_in + num_steps
     _check_pace(pace, scheme, first_step + steps)
+    may_stop_anywhere = watch is not None  # as a chain does, which goes on from there
+    if not first_step:
+        _warn_of(sde.doubt_at_start(x0))
     check_range(seed, first_step * scheme.substeps, steps * scheme.substeps, first_particle, math.prod(x0.shape[:-1]))
     company = company or Company()
     dynamics = Dynamics(sde, scheme, pace, seed, first_particle, levy_area, sde.brownian_dim(x0))
@@ -233,7 +238,14 @@ def sample_alone(
         per_step = {name: (count - counted[name]) / steps for name, count in tallies}
         final = way.dynamics.positions(blocks, now, end)
         watch.look(sde, final, stacklevel=4)
-        return Run(final, trajectory, now, end, per_step)
+        if not may_stop_anywhere:
+            _warn_of(sde.doubt_at_end(pace.start(end)))
+        return Run(final, trajectory, now, end, per_step, pace.start(end))
+
+
+def _warn_of(doubt: str | None) -> None:
+    if doubt is not None:
+        warnings.warn(doubt, RuntimeWarning, stacklevel=4)
 
 
 def _steps_left(pace: Pace, first_step: int, burn_in: int) -> int:

@@ -96,6 +96,10 @@ def integrate(
         )
     solver = _Solver(sde, scheme, noise, plan)
     solver.check_path()
+    start, end = plan[0][0], plan[-1][0] + plan[-1][1]
+    for doubt in (None if start else sde.doubt_at_start(x0), sde.doubt_at_end(end)):
+        if doubt is not None:
+            warnings.warn(doubt, RuntimeWarning, stacklevel=2)
     with full_precision(x0):
         x = scheme.init(sde, plan[0][0], spread(x0), pace.step_size, _start_normals_of(noise))
     segment = math.ceil(math.sqrt(len(plan))) if recompute else check_every

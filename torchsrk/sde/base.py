@@ -53,6 +53,14 @@ class BaseSDE(nn.Module, ABC):
         """Where particles of a state are, (..., dim)."""
         return state
 
+    def doubt_at_start(self, x: Tensor) -> str | None:
+        """Before a run of particles like x: why this SDE can't be what was meant, if that shows."""
+        return None
+
+    def doubt_at_end(self, t: float) -> str | None:
+        """After a run that ends at a time: why that is not where it was to end, if that is known."""
+        return None
+
     def drift_at(self, t: Time, x: Tensor) -> Term:
         """b(t, x), to be added."""
         return Term(1.0, self.drift(t, x))

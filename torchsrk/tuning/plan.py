@@ -106,7 +106,7 @@ class Tuning:
         )
         assert run.trajectory is not None
         out = self.potential.outward
-        return Run(out(run.final), out(run.trajectory), run.state, run.step, run.statistics)
+        return Run(out(run.final), out(run.trajectory), run.state, run.step, run.statistics, run.time)
 
     def diagnose(self, run: Run, **options: Any) -> Diagnosis:
         """What a run of this plan is worth; options are those of ``torchsrk.diagnose``."""
