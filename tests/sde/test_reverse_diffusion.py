@@ -239,7 +239,7 @@ def test_a_score_of_exchanged_arguments():
 
     x = torch.ones(5, 2, dtype=torch.float64)
     for score in (exchanged, lambda x, t: t):
-        with pytest.raises((ValueError, RuntimeError), match="shape|[Ss]ize|dim") as raised:
+        with pytest.raises((ValueError, RuntimeError), match=r"shape|[Ss]ize|dim") as raised:
             ReverseDiffusion(score, VP).drift(0.0, x)
         assert re.search(
             r"score\(x, t\), in this order: x \(5, 2\) is \(\.\.\., dim\), and t \(5,\)", raised.value.__notes__[0]

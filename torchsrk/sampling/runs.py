@@ -21,7 +21,7 @@ from ..compiled import CapturedSteps, compiling_pays
 from ..dtensors import is_sharded
 from ..integrators import Integrator
 from ..sde import BaseSDE, as_sde
-from .checks import Compile, check_integer, check_problem, check_way
+from .checks import Compile, check_integer, check_problem, check_way, doubt_at_start
 from .compiling import compiled_steps, steps_by_torch
 from .dynamics import Dynamics
 from .failures import Advance, NonFiniteStateError, is_finite, locate_failure
@@ -196,7 +196,7 @@ def sample_alone(
     _check_pace(pace, scheme, first_step + steps)
     may_stop_anywhere = watch is not None  # as a chain does, which goes on from there
     if not first_step:
-        _warn_of(sde.doubt_at_start(x0))
+        _warn_of(doubt_at_start(sde, x0))
     check_range(seed, first_step * scheme.substeps, steps * scheme.substeps, first_particle, math.prod(x0.shape[:-1]))
     company = company or Company()
     dynamics = Dynamics(sde, scheme, pace, seed, first_particle, levy_area, sde.brownian_dim(x0))

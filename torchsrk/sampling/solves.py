@@ -20,7 +20,7 @@ from ..recompute import recomputed
 from ..sde import BaseSDE, as_sde
 from ..solving import Solve
 from ..transforms import outside_transforms, spread
-from .checks import check_integer, check_problem
+from .checks import check_integer, check_problem, doubt_at_start
 from .compiling import problem_for
 from .dynamics import Dynamics, increment_of
 from .failures import NonFiniteStateError, is_finite, locate_failure
@@ -97,7 +97,7 @@ def integrate(
     solver = _Solver(sde, scheme, noise, plan)
     solver.check_path()
     start, end = plan[0][0], plan[-1][0] + plan[-1][1]
-    for doubt in (None if start else sde.doubt_at_start(x0), sde.doubt_at_end(end)):
+    for doubt in (None if start else doubt_at_start(sde, x0), sde.doubt_at_end(end)):
         if doubt is not None:
             warnings.warn(doubt, RuntimeWarning, stacklevel=2)
     with full_precision(x0):

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from ..brownian import Stream, fill_normal
-from ..transforms import is_transformed
 from .base import BaseSDE, Time, check_output
 from .noise_types import noise_type_named
 from .schedules import Schedule
@@ -109,9 +108,7 @@ class ReverseDiffusion(BaseSDE):
 
     def doubt_at_start(self, x: Tensor) -> str | None:
         """Of the start, and of the model at a few points of the prior, where any score is close to that of a normal."""
-        if is_transformed():
-            return None
-        narrow = doubt_of_start(x.detach(), math.sqrt(self._most))
+        narrow = doubt_of_start(x, math.sqrt(self._most))
         if narrow is not None:
             return narrow
 
