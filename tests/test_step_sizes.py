@@ -78,7 +78,7 @@ def test_compile_says_that_it_does_not():
         ({"step_size": 0.1}, "exactly one of step_size="),
         ({"step_sizes": []}, "one positive number for every step"),
         ({"step_sizes": [0.1, -0.1]}, "one positive number for every step"),
-        ({"step_sizes": [0.1] * 20 + [math.nan, 0.1]}, "got nan as number 20 of 22, counted from 0"),
+        ({"step_sizes": [0.1] * 20 + [math.nan, 0.1]}, "where entry 20 of 22 is nan"),
         ({"step_sizes": torch.ones(2, 2)}, "one positive number for every step"),
         ({"num_steps": 5}, "has the lengths of 4 steps, and this run goes to step 5"),
         ({"first_step": 4}, "has the lengths of 4 steps, from step number 0 on, and first_step=4"),

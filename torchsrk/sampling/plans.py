@@ -14,7 +14,6 @@ from torch import Tensor
 
 from .checks import check_step_size
 
-_EXPECTED = "step_sizes holds one positive number for every step"
 Plan = list[tuple[float, float, bool]]  # steps (t, dt, whether a time that is asked for ends it)
 
 
@@ -53,14 +52,18 @@ class Pace:
 def checked_lengths(step_sizes: Tensor | Sequence[float]) -> tuple[float, ...]:
     """Positive numbers, or one clear error."""
     given = _listed(step_sizes)
-    if not given:
-        raise ValueError(f"{_EXPECTED}; got {reprlib.repr(step_sizes)}. One length for all steps is step_size=")
-    for number, size in enumerate(given):
-        if not (_is_number(size) and 0.0 < float(size) < math.inf):
-            raise ValueError(
-                f"{_EXPECTED}; got {reprlib.repr(size)} as number {number} of {len(given)}, counted from 0"
-            )
+    wrong = [number for number, size in enumerate(given or ()) if not _is_length(size)]
+    if not given or wrong:
+        place = f", where entry {wrong[0]} of {len(given)} is {reprlib.repr(given[wrong[0]])}" if given else ""
+        raise ValueError(
+            f"step_sizes holds one positive number for every step; got {reprlib.repr(step_sizes)}{place}. One length "
+            "for all steps is step_size="
+        )
     return tuple(map(float, given))
+
+
+def _is_length(value: Any) -> bool:
+    return _is_number(value) and 0.0 < float(value) < math.inf
 
 
 def steps_between(ts: Tensor | Sequence[float], step_size: float, partial_step: bool) -> Plan:
