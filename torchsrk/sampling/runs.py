@@ -118,7 +118,7 @@ def sample(
             same kicks each time, and the law comes out wrong. ``torchsrk.Chain`` counts the steps itself.
         step_size, num_steps: the length of all steps, and how many there are; or
         step_sizes: the length of every step, from step number 0 on, of those before ``first_step`` too; num_steps is
-            then what these leave, or fewer. For an SDE that wants smaller steps as time goes on. Such runs are eager.
+            then what these leave, or fewer. For an SDE that wants smaller steps as time goes on.
         state: the state of an earlier run of this scheme, whose final positions x0 are, to go on from.
         burn_in: steps made first, whose positions are not kept.
         thin: keep the positions of every ``thin``-th step after the burn-in; None keeps the last alone.
@@ -315,10 +315,9 @@ def _way_on(
 ) -> _Way:
     """Compiled where that is wanted and can be."""
     eager = _Way(dynamics, blocks)
-    if dynamics.pace.lengths:
-        if compile not in (False, "auto"):
-            message = f"compile={compile!r}: this run is eager, as its steps have lengths of their own"
-            warnings.warn(message, RuntimeWarning, stacklevel=4)
+    if compile == "torch" and dynamics.pace.lengths:
+        message = f"compile={compile!r}: this run is eager, as its steps have lengths of their own"
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
         return eager
     if compile == "torch":
         by_torch = steps_by_torch(dynamics, state, steps.start, bar)
@@ -327,7 +326,7 @@ def _way_on(
     if not compile or (compile == "auto" and not compiling_pays(gradients, state.numel())):
         return eager
     language = "triton" if compile == "triton" or state.device.type == "cuda" else "c"
-    drawing, found = compiled_steps(dynamics, state, blocks, steps.start, threads, bar, language)
+    drawing, found = compiled_steps(dynamics, state, blocks, steps, threads, bar, language)
     check_every = max(CHECK_EVERY, min(_CHECK_AT_MOST_EVERY, _CHECKED_NUMBERS // state.numel()))
     if company.agreed(found) is None or found is None:
         return _Way(dynamics, blocks, check_every=check_every)

@@ -22,12 +22,14 @@ class BaseSDE(nn.Module, ABC):
 
     Attributes:
         noise_varies: σ may depend on time; False where it is known not to spares evaluations of it.
+        needs_exact_time: the drift is made of a time that float32 is too short for.
     """
 
     sde_type = "ito"
     noise: NoiseType
     dim: int | None = None
     noise_varies: bool = True
+    needs_exact_time: bool = False
 
     @abstractmethod
     def drift(self, t: Time, x: Tensor) -> Tensor:

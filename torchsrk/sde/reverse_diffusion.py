@@ -49,6 +49,7 @@ class ReverseDiffusion(BaseSDE):
     """
 
     noise_varies = False
+    needs_exact_time = True
 
     def __init__(self, score: Network, schedule: Schedule, *, predicts: Literal["score", "noise"] = "score") -> None:
         super().__init__()
