@@ -225,6 +225,17 @@ def test_a_run_that_ends_early(schedule, missing):
         integrate(reverse, start, [0.0, 1.0], integrator="em", step_size=0.5, seed=0)
 
 
+@pytest.mark.parametrize("compile", [False, True])
+def test_a_run_that_goes_beyond_the_data(compile):
+    """Also where the last step begins before them, and where no step is looked at again, as in a compiled run."""
+    reverse = ReverseDiffusion(normal_score(VE), VE)
+    start, sizes = reverse.prior(40, 2, seed=1), reverse.step_sizes(48)
+    with pytest.raises(ValueError, match=r"the data are reached at .* add up to reverse.duration"):
+        sample(reverse, start, integrator="em", seed=0, step_sizes=[*sizes, sizes[0]], compile=compile)
+    with pytest.raises(ValueError, match=r"the data are reached at .* add up to reverse.duration"):
+        integrate(reverse, start, [0.0, 3000.0], integrator="em", seed=0, step_size=1000.0)
+
+
 def test_a_chain_may_stop_anywhere():
     reverse = ReverseDiffusion(normal_score(VE), VE)
     chain = Chain(reverse, reverse.prior(40, 2, seed=1), integrator="em", step_size=reverse.duration / 8, seed=0)

@@ -194,6 +194,7 @@ def sample_alone(
     scheme = check_problem(sde, x0, integrator, pace.step_size)
     steps = burn_in + num_steps
     _check_pace(pace, scheme, first_step + steps)
+    sde.check_end(pace.start(first_step + steps))
     may_stop_anywhere = watch is not None  # as a chain does, which goes on from there
     if not first_step:
         _warn_of(doubt_at_start(sde, x0))

@@ -97,6 +97,7 @@ def integrate(
     solver = _Solver(sde, scheme, noise, plan)
     solver.check_path()
     start, end = plan[0][0], plan[-1][0] + plan[-1][1]
+    sde.check_end(end)
     for doubt in (None if start else doubt_at_start(sde, x0), sde.doubt_at_end(end)):
         if doubt is not None:
             warnings.warn(doubt, RuntimeWarning, stacklevel=2)

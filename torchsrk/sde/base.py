@@ -59,6 +59,9 @@ class BaseSDE(nn.Module, ABC):
         """Before a run of particles like x: why this SDE can't be what was meant, if that shows."""
         return None
 
+    def check_end(self, t: float) -> None:
+        """Before a run that ends at a time: raise if there is nothing so late."""
+
     def doubt_at_end(self, t: float) -> str | None:
         """After a run that ends at a time: why that is not where it was to end, if that is known."""
         return None

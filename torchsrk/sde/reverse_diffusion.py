@@ -18,6 +18,7 @@ from .score_checks import doubt_of_pull, doubt_of_start, is_sound, pull_at
 
 Network = Callable[[Tensor, Tensor], Tensor]
 
+_LATER = 1e-6  # of the duration, by which step sizes that are rounded to float32 may go beyond it
 # So much more noise than the schedule leaves in the data is what rounding of step sizes in float32 may leave.
 _MORE_NOISE = 1.5
 
@@ -73,12 +74,8 @@ class ReverseDiffusion(BaseSDE):
         return self._most - self._least
 
     def drift(self, t: Time, x: Tensor) -> Tensor:
-        if not isinstance(t, Tensor) and t > self.duration * (1.0 + 1e-9):
-            raise ValueError(
-                f"the data are reached at {self.duration:.9g}, and this step is at {float(t):.9g}: steps are in "
-                "variance time and add up to reverse.duration, as step_sizes=reverse.step_sizes(count) do, and "
-                "step_size=reverse.duration / count"
-            )
+        if not isinstance(t, Tensor):
+            self.check_end(t)
         # In float64, as τ is a small difference of large numbers in the end.
         variance = (self._most - torch.as_tensor(t, dtype=torch.float64, device=x.device)).clamp_min(self._least)
         return self._pull(variance, x, self.predicts)
@@ -125,6 +122,14 @@ class ReverseDiffusion(BaseSDE):
         except Exception:  # of a model that can't be called so, or with so many points: the run itself has the word
             return None
         return doubt_of_pull(found, self.schedule, self.predicts, math.sqrt(self._most), other)
+
+    def check_end(self, t: float) -> None:
+        if t > self.duration * (1.0 + _LATER):
+            raise ValueError(
+                f"the data are reached at {self.duration:.9g}, and this step is at {float(t):.9g}: steps are in "
+                "variance time and add up to reverse.duration, as step_sizes=reverse.step_sizes(count) do, and "
+                "step_size=reverse.duration / count"
+            )
 
     def doubt_at_end(self, t: float) -> str | None:
         left = self._most - t
