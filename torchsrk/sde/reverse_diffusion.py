@@ -41,12 +41,17 @@ class ReverseDiffusion(BaseSDE):
         reverse = ReverseDiffusion(score, VariancePreserving())
         run = sample(reverse, reverse.prior(5000, 2, seed=1), integrator="shark",
                      step_sizes=reverse.step_sizes(50), seed=0)
-        x = reverse.data(run.final)
+        x = reverse.data(run)
+
+    Lengths of steps are in variance time, not in the model's, and add up to ``duration``. A model that does not pull
+    points back at the last time as a score does, and a run that ends before the data, are told with a warning.
 
     Args:
-        score: (x, t) to ∇log p_t(x), all in the model's own coordinates and time: x (..., dim), t (...).
+        score: (x, t) to ∇log p_t(x), all in the model's own coordinates and time: x (..., dim), and t (...), which goes
+            from the schedule's ``last`` down to its ``first``: not τ, a noise level or the number of a step.
         schedule: VariancePreserving or VarianceExploding, or another.
-        predicts: "score"; or "noise", of a network that gives ε, the noise within x = αx₀ + sε.
+        predicts: "score"; or "noise", of a network that gives ε, the noise within x = αx₀ + sε, s = α√τ: its score is
+            -ε/s.
     """
 
     noise_varies = False
