@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 
+from tests.compiled.test_minibatches import logistic
 from tests.compiled.traces import count_traces
 from torchsrk import SDE, Langevin, ReverseDiffusion, VarianceExploding, VariancePreserving, sample
-from torchsrk.integrators.base import integrator_named
+from torchsrk.integrators.base import Integrator, integrator_named
 from torchsrk.potentials import FunctionPotential
 
 SIZES = [0.3 * 0.9**k for k in range(70)]
@@ -42,6 +43,31 @@ def test_schemes_with_more_than_a_gradient():
     for scheme in ("tamed", "mala", "lm", "srk-id"):
         if not integrator_named(scheme).equal_steps:
             assert_alike(*both_ways(WAVE, x0, integrator=scheme, step_sizes=SIZES), torch.float64)
+
+
+class TwoKicks(Integrator):
+    """A step that reads the noise of two half as long."""
+
+    gradients_per_step, substeps = 1, 2
+
+    def step(self, sde, t, x, increment):
+        first, second = increment.apart(2)
+        return x + increment.dt * sde.drift(t, x) + first.W - 0.5 * second.W
+
+
+@pytest.mark.parametrize("scheme", ["srk-ld", TwoKicks()])
+def test_members_and_substeps(scheme):
+    x0 = torch.linspace(-1.0, 2.0, 200 * 6, dtype=torch.float64).view(200, 2, 3)
+    assert_alike(*both_ways(WAVE, x0, integrator=scheme, step_sizes=SIZES), torch.float64)
+
+
+def test_minibatches():
+    ends = []
+    for way in (True, False):
+        sde, x0 = Langevin(logistic()), torch.linspace(-1.0, 2.0, 40, dtype=torch.float64).view(20, 2)
+        sizes = [0.1 * size for size in SIZES]
+        ends.append(sample(sde, x0, integrator="srk-ld", step_sizes=sizes, seed=5, compile=way))
+    assert_alike(*ends, torch.float64)
 
 
 def test_one_program_for_all_lengths(monkeypatch):
