@@ -64,9 +64,9 @@ def test_order_with_lengths_that_differ():
     assert slope > 1.35, errors
 
 
-def test_compile_says_that_it_does_not():
+def test_torchs_compiler_is_not_for_them():
     with pytest.warns(RuntimeWarning, match="eager, as its steps have lengths of their own"):
-        compiled = sample(OU, X0, step_sizes=SIZES, integrator="em", seed=0, compile=True)
+        compiled = sample(OU, X0, step_sizes=SIZES, integrator="em", seed=0, compile="torch")
     plain = sample(OU, X0, step_sizes=SIZES, integrator="em", seed=0, compile="auto")
     assert compiled.final.equal(plain.final)
 
@@ -78,6 +78,7 @@ def test_compile_says_that_it_does_not():
         ({"step_size": 0.1}, "exactly one of step_size="),
         ({"step_sizes": []}, "one positive number for every step"),
         ({"step_sizes": [0.1, -0.1]}, "one positive number for every step"),
+        ({"step_sizes": [0.1] * 20 + [math.nan, 0.1]}, "where entry 20 of 22 is nan"),
         ({"step_sizes": torch.ones(2, 2)}, "one positive number for every step"),
         ({"num_steps": 5}, "has the lengths of 4 steps, and this run goes to step 5"),
         ({"first_step": 4}, "has the lengths of 4 steps, from step number 0 on, and first_step=4"),

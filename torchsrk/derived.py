@@ -32,7 +32,7 @@ class Formula:
     what: str
     given: tuple[Any, ...] = ()
 
-    def __call__(self, h: float) -> Any:
+    def __call__(self, h: Any) -> Any:
         if self.what == "step size":
             return h
         return _MEANINGS[self.what](*(part(h) if isinstance(part, Formula) else part for part in self.given))

@@ -1,12 +1,15 @@
 """Score models in reverse: in variance time the noise is one, and schemes for additive noise keep their order."""
 
 import math
+import re
+import sys
+import warnings
 from itertools import pairwise
 
 import pytest
 import torch
 
-from torchsrk import ReverseDiffusion, VarianceExploding, VariancePreserving, integrate, sample
+from torchsrk import Chain, ReverseDiffusion, VarianceExploding, VariancePreserving, integrate, sample
 from torchsrk.brownian import BrownianPath
 
 SCHEDULES = [VariancePreserving(), VarianceExploding(sigma_min=0.05, sigma_max=20.0)]
@@ -126,6 +129,134 @@ def test_a_trained_network():
     assert 0.2 < float(x.std()) < 0.45
 
 
+def normal_score(schedule, variance=0.5, mean=0.0):
+    """Of x_t = αx₀ + sε, x₀ from N(mean, variance)."""
+
+    def score(x, t):
+        tau = schedule.variance(t).unsqueeze(-1)
+        scale = schedule.scale(tau)
+        return (scale * mean - x) / (scale.square() * (variance + tau))
+
+    return score
+
+
+def as_noise(schedule, score):
+    def noise(x, t):
+        tau = schedule.variance(t)
+        return -(schedule.scale(tau) * tau.sqrt()).unsqueeze(-1) * score(x, t)
+
+    return noise
+
+
+VP, VE = VariancePreserving(), VarianceExploding()
+
+
+def few_steps(reverse, **options):
+    start = reverse.prior(40, 2, seed=1, dtype=torch.float64)
+    return sample(reverse, start, integrator="em", step_sizes=reverse.step_sizes(5), seed=0, **options)
+
+
+@pytest.mark.parametrize(
+    "reverse",
+    [
+        *(ReverseDiffusion(mixture_score(schedule), schedule) for schedule in (VP, VE, *SCHEDULES)),
+        *(ReverseDiffusion(as_noise(s, normal_score(s)), s, predicts="noise") for s in (VP, VE)),
+        ReverseDiffusion(normal_score(VE, 900.0, mean=20.0), VE),
+        ReverseDiffusion(normal_score(VE, 1e-6), VE),
+        ReverseDiffusion(normal_score(VP, 1e4, mean=20.0), VP),
+        *(ReverseDiffusion(normal_score(s, 1.0), s) for s in map(VariancePreserving, (0.1,) * 3, (1.0, 2.0, 6.0))),
+        ReverseDiffusion(normal_score(VariancePreserving(beta_max=2.0), 0.0), VariancePreserving(beta_max=2.0)),
+    ],
+)
+def test_models_that_fit_are_let_be(reverse):
+    """Data that are wide, far from 0 or a point, and a schedule that ends long before all is noise, too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        few_steps(reverse)
+
+
+@pytest.mark.parametrize(
+    ("model", "schedule", "predicts", "message"),
+    [
+        (as_noise(VP, normal_score(VP)), VP, "score", r'of -1\. predicts="noise" would make it 1;'),
+        (as_noise(VE, normal_score(VE)), VE, "score", r'of -50\. predicts="noise" would make it 1;'),
+        (normal_score(VE), VE, "noise", r'of -0\.02\. predicts="score" would make it 1;'),
+        (normal_score(VP), VP, "noise", r'predicts="score" would make it 1;'),
+        (lambda x, t: -normal_score(VP)(x, t), VP, "score", "the other sign would make it 1;"),
+        (lambda x, t: -normal_score(VE)(x, t), VE, "score", r"of -1\. the other sign would make it 1;"),
+        (normal_score(VE), VP, "score", "trained with another schedule"),
+        (normal_score(VP), VE, "score", "trained with another schedule"),
+        (lambda x, t: normal_score(VE)(x, 1.0 - t), VE, "score", "takes another time than the schedule's"),
+        (lambda x, t: normal_score(VP, 0.1)(x, 1.0 - t), VP, "score", "takes another time than the schedule's"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_told(model, schedule, predicts, message):
+    reverse = ReverseDiffusion(model, schedule, predicts=predicts)
+    with pytest.warns(RuntimeWarning, match=message) as told:
+        few_steps(reverse)
+    assert told[0].filename == few_steps.__code__.co_filename
+
+
+def test_a_start_in_the_models_coordinates_is_told():
+    reverse = ReverseDiffusion(normal_score(VP), VP)
+    sizes = reverse.step_sizes(5)
+    with pytest.warns(RuntimeWarning, match=r"x0 has a root mean square of .*, and the noise of the last time alone"):
+        sample(reverse, torch.randn(500, 2), integrator="em", step_sizes=sizes, seed=0)
+    with pytest.warns(RuntimeWarning, match="start from reverse.prior"):
+        integrate(reverse, torch.randn(500, 2), [0.0, reverse.duration], integrator="em", step_sizes=sizes, seed=0)
+
+
+@pytest.mark.parametrize("schedule", [VP, VE])
+@pytest.mark.parametrize("missing", [1, 15])
+def test_a_run_that_ends_early(schedule, missing):
+    """The last of 48 steps is shorter than a millionth of a percent of them all, and leaves half of the noise."""
+    reverse = ReverseDiffusion(normal_score(schedule), schedule)
+    start, sizes = reverse.prior(40, 2, seed=1), reverse.step_sizes(48)
+    for steps in ({"step_sizes": sizes[:-missing]}, {"step_sizes": sizes, "num_steps": 48 - missing}):
+        with pytest.warns(RuntimeWarning, match="this run ends at .*, and the data are reached at .* is left"):
+            run = sample(reverse, start, integrator="em", seed=0, **steps)
+        with pytest.raises(ValueError, match=r"the data are reached at .* scales states of any time"):
+            reverse.data(run)
+    rest = {"step_sizes": sizes, "first_step": run.step, "state": run.state}
+    whole = sample(reverse, run.final, integrator="em", seed=0, **rest)
+    assert math.isclose(whole.time, reverse.duration)
+    assert reverse.data(whole).equal(reverse.data(whole.final))
+    with pytest.warns(RuntimeWarning, match="this run ends at 1,"):
+        integrate(reverse, start, [0.0, 1.0], integrator="em", step_size=0.5, seed=0)
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_a_run_that_goes_beyond_the_data(compile):
+    """Also where the last step begins before them, and where no step is looked at again, as in a compiled run."""
+    reverse = ReverseDiffusion(normal_score(VE), VE)
+    start, sizes = reverse.prior(40, 2, seed=1), reverse.step_sizes(48)
+    with pytest.raises(ValueError, match=r"the data are reached at .* add up to reverse.duration"):
+        sample(reverse, start, integrator="em", seed=0, step_sizes=[*sizes, sizes[0]], compile=compile)
+    with pytest.raises(ValueError, match=r"the data are reached at .* add up to reverse.duration"):
+        integrate(reverse, start, [0.0, 3000.0], integrator="em", seed=0, step_size=1000.0)
+
+
+def test_a_chain_may_stop_anywhere():
+    reverse = ReverseDiffusion(normal_score(VE), VE)
+    chain = Chain(reverse, reverse.prior(40, 2, seed=1), integrator="em", step_size=reverse.duration / 8, seed=0)
+    chain.advance(4)
+    assert reverse.data(chain.advance(4)).shape == (40, 2)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="errors take notes from 3.11 on")
+def test_a_score_of_exchanged_arguments():
+    def exchanged(t, x):
+        return torch.cat((x, t.unsqueeze(-1)), -1) @ torch.ones(3, 2, dtype=torch.float64)
+
+    x = torch.ones(5, 2, dtype=torch.float64)
+    for score in (exchanged, lambda x, t: t):
+        with pytest.raises((ValueError, RuntimeError), match=r"shape|[Ss]ize|dim") as raised:
+            ReverseDiffusion(score, VP).drift(0.0, x)
+        assert re.search(
+            r"score\(x, t\), in this order: x \(5, 2\) is \(\.\.\., dim\), and t \(5,\)", raised.value.__notes__[0]
+        )
+
+
 def test_step_sizes():
     reverse = ReverseDiffusion(mixture_score(SCHEDULES[0]), SCHEDULES[0])
     for rho in (1.0, 7.0, 100.0):
@@ -148,8 +279,14 @@ def test_step_sizes():
         (
             lambda: ReverseDiffusion(torch.sin, SCHEDULES[1]).drift(401.0, torch.ones(2, 1)),
             ValueError,
-            "are reached at",
+            "are reached at .* step_sizes=reverse.step_sizes",
         ),
+        (lambda: ReverseDiffusion(torch.sin, VariancePreserving), TypeError, r"write VariancePreserving\(\)"),
+        (lambda: ReverseDiffusion(torch.sin, SCHEDULES[0]).prior(-1, 2, seed=0), ValueError, "particles is a positive"),
+        (lambda: ReverseDiffusion(torch.sin, SCHEDULES[0]).prior(10, 2.0, seed=0), ValueError, "dim is a positive int"),
+        (lambda: ReverseDiffusion(torch.sin, SCHEDULES[0]).data([1.0]), TypeError, "a run of this diffusion, or its"),
+        (lambda: VariancePreserving(last=1000), ValueError, "and not numbers of steps"),
+        (lambda: VarianceExploding(last=1000), ValueError, "and not numbers of steps"),
     ],
 )
 def test_refused(make, error, message):

@@ -85,7 +85,7 @@ def _difference(
             found = check_block(eager, bound, x, rows.start, first_step, steps.longest_sum)
             if found is not None:
                 return found
-    if program.is_due or not steps.seen or checks.are_due(_SHARE):
+    if program.is_due or problem.uneven is not None or not steps.seen or checks.are_due(_SHARE):
         start = time.perf_counter()
         rows_of_state = state if state.ndim > 1 else state.unsqueeze(0)
         found = check_rows(eager, bound, rows_of_state, first_step, steps.longest_sum)

@@ -24,11 +24,13 @@ typedef struct {
     uint64_t seed, first_step;
     uint32_t first_particle;
     double step_size;
+    const double *times;  /* when every step begins; null if that is a multiple of the step size */
     const double *scales; /* of the noise inputs */
     const REAL *literals;
     const REAL *const *uniforms;
     const int64_t *const *tables;
-    int64_t uniforms_apart, tables_apart; /* from those of a step to those of the next */
+    /* From those of a step to those of the next: 0 where all steps have the same. */
+    int64_t scales_apart, literals_apart, uniforms_apart, tables_apart;
     Draw draw;
 } Run;
 
@@ -58,19 +60,34 @@ static int64_t steps_drawn_together(int64_t particles)
     return steps < 1 ? 1 : at_most(steps, MAX_NOISE_STEPS);
 }
 
-/* The noise of some steps. Lanes beyond the last particle live the first one's life, and are never written out. */
-static void draw(const Run *run, const Desk *desk, int64_t first, int64_t particles, uint64_t step0, int64_t steps)
+/* Noise that was drawn without a scale, times the scale that it has in every step. */
+static void scale(const Run *run, V *noise, int input, int64_t done, int64_t steps)
 {
+    const int64_t rows = SUBSTEPS * MEMBERS * components[input];
+    for (int64_t k = 0; k < steps; k++) {
+        const V factor = splat((REAL)run->scales[(done + k) * run->scales_apart + input]);
+        for (int64_t row = 0; row < rows; row++)
+            noise[k * rows + row] = noise[k * rows + row] * factor;
+    }
+}
+
+/* The noise of some steps. Lanes beyond the last particle live the first one's life, and are never written out. */
+static void draw(const Run *run, const Desk *desk, int64_t first, int64_t particles, int64_t done, int64_t count)
+{
+    const uint64_t step0 = (run->first_step + (uint64_t)done) * SUBSTEPS;
+    const int64_t steps = count * SUBSTEPS;
     const uint32_t particle = run->first_particle + (uint32_t)first * MEMBERS;
     for (int i = 0; i < NOISES; i++) {
         for (uint32_t member = 0; member < MEMBERS; member++)
             run->draw(desk->noise[i] + member * components[i], KIND, run->seed, particle + member, step0, streams[i],
-                      steps, particles, components[i], TILE, run->scales[i], MEMBERS, MEMBERS * components[i]);
+                      steps, particles, components[i], TILE, run->scales_apart ? 1.0 : run->scales[i], MEMBERS, MEMBERS * components[i]);
         if (particles < TILE)
             for (int64_t k = 0; k < steps * MEMBERS * components[i]; k++) {
                 REAL *const row = (REAL *)(desk->noise[i] + k);
                 EACH_LANE row[lane] = row[lane < particles ? lane : 0];
             }
+        if (run->scales_apart)
+            scale(run, desk->noise[i], i, done, count);
     }
 }
 
@@ -87,10 +104,10 @@ static void run_tile(const Run *run, int64_t tile, Desk *desks)
     for (int64_t done = 0; done < run->steps; done += together) {
         const int64_t steps = at_most(run->steps - done, together);
         const uint64_t step0 = run->first_step + (uint64_t)done;
-        EACH_GROUP draw(run, desks + g, first + g * TILE, at_most(count - g * TILE, TILE), step0 * SUBSTEPS,
-                        steps * SUBSTEPS);
+        EACH_GROUP draw(run, desks + g, first + g * TILE, at_most(count - g * TILE, TILE), done, steps);
         for (int64_t k = 0; k < steps; k++) {
-            const V t = splat((REAL)((double)(step0 + (uint64_t)k) * run->step_size));
+            const double start = run->times ? run->times[done + k] : (double)(step0 + (uint64_t)k) * run->step_size;
+            const V t = splat((REAL)start);
             Group group[GROUPS];
             EACH_GROUP {
                 Desk *const desk = desks + g;
@@ -100,7 +117,8 @@ static void run_tile(const Run *run, int64_t tile, Desk *desks)
                 desk->next = desk->x;
                 desk->x = group[g].out;
             }
-            step(group, groups, t, run->literals, run->uniforms + (done + k) * run->uniforms_apart,
+            step(group, groups, t, run->literals + (done + k) * run->literals_apart,
+                 run->uniforms + (done + k) * run->uniforms_apart,
                  run->tables + (done + k) * run->tables_apart);
         }
     }

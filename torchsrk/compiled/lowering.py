@@ -286,7 +286,8 @@ def _constant(writer: Writer, node: fx.Node, shape: Shape) -> Value:
         if fill in writer.values or dtype != writer.dtype:
             raise CannotCompile(f"a step uses {node.target} with a number it computes, which has no C form here")
         return writer.value(fill).broadcast(shape)
-    if dtype not in (writer.dtype, torch.bool, torch.int64):
+    takes_any = dtype.is_floating_point and not shape  # it has no dimensions: its dtype is that of what it meets
+    if dtype not in (writer.dtype, torch.bool, torch.int64) and not takes_any:
         raise CannotCompile(f"a step in {writer.dtype} makes a tensor of {dtype}")
     # As torch has it: 0.7 is 0 as a whole number, and true as a condition.
     exact = torch.tensor(fill, dtype=torch.float64 if isinstance(fill, float) else None).to(dtype).item()

@@ -1,4 +1,4 @@
-"""What a step reads that is made of the places drawn for it, as the rows of a minibatch are.
+"""What a step reads that is made of the places drawn for it, as the rows of a minibatch are, or of its time.
 
 To the C of a step these are tensors like any others that are there before a run. Torch makes them for some steps at a
 time, so that a long run takes no more memory than a short one, and every step is pointed to its own.
@@ -7,7 +7,7 @@ time, so that a long run takes no more memory than a short one, and every step i
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -35,7 +35,8 @@ class Moving:
     """Tensors of a graph that are made of drawn places, for the steps of a run.
 
     Args:
-        nodes: of the graph, of which those are taken that depend on ``places``.
+        nodes: of the graph, of which those are taken that depend on ``places``. ``spans`` cuts steps into those that
+            are made ready together.
         constants: what they are made of beside.
     """
 
@@ -49,12 +50,7 @@ class Moving:
         self._at_once = _are_exact(self.nodes, made)
         forms = [node.meta["val"] for node in self.nodes]
         bytes_ = sum(form.numel() * form.element_size() for form in forms if isinstance(form, Tensor))
-        self._steps = max(1, min(_MOST_STEPS, _BYTES // max(1, bytes_)))
-
-    def spans(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Steps from one to another, cut into those that are made ready together."""
-        for start in range(first, last, self._steps):
-            yield start, min(last, start + self._steps)
+        self.spans = at_most(max(1, min(_MOST_STEPS, _BYTES // max(1, bytes_))))
 
     def made(self, first: int, last: int) -> dict[fx.Node, Tensor]:
         """The tensors of all nodes for the steps from one to another, (steps, ...)."""
@@ -69,6 +65,16 @@ class Moving:
     def _of_one(self, *drawn: Tensor) -> tuple[Tensor, ...]:
         made = self._evaluation([*drawn, *self._constants])
         return tuple(torch.as_tensor(value) for value in made)
+
+
+def at_most(together: int) -> Callable[[int, int], Iterator[tuple[int, int]]]:
+    """How steps from one to another are cut into those that are made ready together."""
+
+    def spans(first: int, last: int) -> Iterator[tuple[int, int]]:
+        for start in range(first, last, together):
+            yield start, min(last, start + together)
+
+    return spans
 
 
 def pointers(nodes: Sequence[fx.Node], fixed: Sequence[Tensor], made: Mapping[fx.Node, Tensor], steps: int) -> Tensor:

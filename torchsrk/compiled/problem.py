@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -54,7 +54,8 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Places:
-    """Whole numbers that are others in every step, and the same for all particles: the rows of a minibatch, say.
+    """Numbers that are others in every step, and the same for all particles: the rows of a minibatch, say, which are
+    whole, or a time that is to be known better than the states are.
 
     Attributes:
         shape: of a step's.
@@ -63,6 +64,21 @@ class Places:
 
     shape: tuple[int, ...]
     of: Callable[[int, int], Tensor]
+    dtype: torch.dtype = torch.int64
+
+
+@dataclass(frozen=True)
+class Uneven:
+    """Steps that have lengths of their own, from step number 0 on.
+
+    Attributes:
+        starts, lengths: of every step.
+        noise: what a step of a length draws.
+    """
+
+    starts: Sequence[float]
+    lengths: Sequence[float]
+    noise: Callable[[float], tuple[Draw, ...]]
 
 
 @dataclass(frozen=True)
@@ -76,6 +92,7 @@ class Problem:
         parts: what the step reads, to tell when it is another one. The first of them is what a program is for.
         substeps: how many steps of noise one step reads: normals are those of all of them, side by side.
         language: what it is compiled by way of, "c" or "triton".
+        uneven: the steps of a run that are not all of ``step_size``; a program of C is the same for them.
     """
 
     step: Callable[..., Tensor]
@@ -86,6 +103,7 @@ class Problem:
     substeps: int = 1
     places: tuple[Places, ...] = ()
     language: str = "c"
+    uneven: Uneven | None = None
 
     @property
     def members(self) -> Size:
@@ -114,7 +132,7 @@ class Problem:
 
     def first_places(self) -> list[Tensor]:
         """Places to try a step with."""
-        return [torch.zeros(drawn.shape, dtype=torch.int64) for drawn in self.places]
+        return [torch.zeros(drawn.shape, dtype=drawn.dtype) for drawn in self.places]
 
     @property
     def owner(self) -> Any:
@@ -134,6 +152,6 @@ class Problem:
         """What of a program is told by the states and the noise alone."""
         shape = (*self.members, self.state.shape[-1])
         noise = tuple((draw.stream, draw.components, draw.part) for draw in self.noise)
-        places = tuple(drawn.shape for drawn in self.places)
+        places = tuple((drawn.shape, drawn.dtype) for drawn in self.places)
         where = (self.language, self.state.device)
         return shape, noise, self.substeps, self.state.dtype, self.one_by_one, places, where

@@ -19,12 +19,15 @@ from ..brownian import native
 from .evaluation import Evaluation
 from .literals import Literals
 from .lowering import StepCode
-from .moving import Moving, pointers
+from .moving import Moving, at_most, pointers
 from .problem import Key, Problem
 from .trace import CannotCompile, TracedStep
+from .uneven import Rows
 
 # Starting a second thread costs about as long as this many normals and their share of a step.
 _NUMBERS_PER_THREAD = 1 << 17
+
+_MOST_ROWS = 1 << 12  # of numbers of steps that have their own, at a time
 
 # Whole numbers that a REAL holds exactly.
 _EXACT = {torch.float32: 2**24, torch.float64: 2**53}
@@ -43,10 +46,13 @@ class _Run(ctypes.Structure):
         ("first_step", ctypes.c_uint64),
         ("first_particle", ctypes.c_uint32),
         ("step_size", ctypes.c_double),
+        ("times", ctypes.c_void_p),
         ("scales", ctypes.c_void_p),
         ("literals", ctypes.c_void_p),
         ("uniforms", ctypes.c_void_p),
         ("tables", ctypes.c_void_p),
+        ("scales_apart", ctypes.c_int64),
+        ("literals_apart", ctypes.c_int64),
         ("uniforms_apart", ctypes.c_int64),
         ("tables_apart", ctypes.c_int64),
         ("draw", ctypes.c_void_p),
@@ -188,8 +194,11 @@ class CompiledSteps(Program):
         bound = BoundSteps(self.library, run, self._width, self._members, threads, alive)
         if problem.places:
             moving = Moving(self.traced, self._nodes, problem.places, self.constants(key))
-            bound.ready = partial(self._ready, moving, run, uniforms, tables)
+            bound.ready.append(partial(self._ready, moving, run, uniforms, tables))
             bound.spans = moving.spans
+        if problem.uneven is not None:
+            bound.ready.append(partial(Rows(self.literals, problem, problem.uneven).point, run))
+            bound.spans = bound.spans if problem.places else at_most(_MOST_ROWS)
         return bound
 
     def _ready(
@@ -289,7 +298,7 @@ class BoundSteps:
 
     Attributes:
         spans: steps from one to another as those that are made one after another.
-        ready: called with a span before it is made; what it returns is kept until then.
+        ready: called with a span before it is made; what they return is kept until then.
     """
 
     def __init__(self, library: ctypes.CDLL, run: _Run, width: int, members: int, threads: int, alive: Any) -> None:
@@ -297,7 +306,7 @@ class BoundSteps:
         self._width, self._members = width, members
         self._first_particle = int(run.first_particle)
         self.spans: Callable[[int, int], Iterator[tuple[int, int]]] = _all_at_once
-        self.ready: Callable[[int, int], Any] = _nothing
+        self.ready: list[Callable[[int, int], Any]] = []
 
     def advance(self, source: Tensor, out: Tensor, first: int, last: int, row: int = 0) -> None:
         """Write to ``out`` the contiguous states ``source`` of step ``first``, taken to step ``last``.
@@ -309,7 +318,7 @@ class BoundSteps:
         run.source, run.out, run.particles = source.data_ptr(), out.data_ptr(), source.numel() // self._width
         for start, stop in self.spans(first, last):
             run.steps, run.first_step = stop - start, start
-            alive = self.ready(start, stop)
+            alive = [make(start, stop) for make in self.ready]
             threads = min(self._threads, 1 + source.numel() * (stop - start) // _NUMBERS_PER_THREAD)
             if self._library.torchsrk_run(ctypes.addressof(run), threads):
                 raise MemoryError("no memory for the workspace of a compiled step")
@@ -325,6 +334,3 @@ class BoundSteps:
 
 def _all_at_once(first: int, last: int) -> Iterator[tuple[int, int]]:
     yield first, last
-
-
-def _nothing(first: int, last: int) -> Any: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
@@ -68,5 +69,5 @@ def sample_tuned(
     )
     assert run.trajectory is not None
     out = plan.potential.outward
-    final, trajectory = mapped(out, run.final), mapped(out, run.trajectory)
-    return Run(final, trajectory, run.state, run.step, run.statistics, plan.constrain, plan.mark)
+    outward = {"final": mapped(out, run.final), "trajectory": mapped(out, run.trajectory)}
+    return replace(run, **outward, constrain=plan.constrain, plan=plan.mark)

@@ -144,7 +144,7 @@ class _Batch:
         # Where a scheme reports its state, that is one tensor and not two.
         sharded = layout.sharded(final)
         state = sharded if run.state is run.final else layout.sharded(run.state[kept])
-        return Run(sharded, trajectory, state, run.step, run.statistics)
+        return Run(sharded, trajectory, state, run.step, run.statistics, run.time)
 
     def _fetched(self, local: Tensor, want: Sequence[range], what: str) -> Tensor:
         return fetched(self.ranks, local, self.layout.ranges, want, what)

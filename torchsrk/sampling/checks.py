@@ -14,7 +14,7 @@ from ..potentials import Potential
 from ..potentials.probe import check_gradient
 from ..sde import BaseSDE
 from ..sde.probe import check_structure
-from ..transforms import below_transforms
+from ..transforms import below_transforms, is_transformed
 from .failures import is_finite
 
 Compile = bool | Literal["auto", "torch", "triton"]
@@ -72,6 +72,11 @@ def check_problem(sde: BaseSDE, x0: Tensor, integrator: Integrator | str, step_s
         if isinstance(potential, Potential):
             check_gradient(potential, x0)
     return scheme
+
+
+def doubt_at_start(sde: BaseSDE, x0: Tensor) -> str | None:
+    """What the SDE says of itself and of x0; nothing under a transformation, where numbers can't be looked at."""
+    return None if is_transformed() else sde.doubt_at_start(x0.detach())
 
 
 def _check_tensors(sde: BaseSDE, x0: Tensor) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,13 +13,15 @@ from torch import Tensor
 
 from ..blocks import Blocks
 from ..brownian import Increment, LevyArea, MrongowiusRoesslerLevyArea, Needs
-from ..brownian.draws import GivenNormals, assemble, draws, levy_draws
+from ..brownian.draws import Draw, GivenNormals, assemble, draws, levy_draws
 from ..compiled import (
     CannotCompile,
     CapturedSteps,
+    LengthsAs,
     Places,
     Problem,
     TorchSteps,
+    Uneven,
     captured_steps,
     checked_steps,
     torch_steps,
@@ -37,28 +39,32 @@ if TYPE_CHECKING:
 
 
 def compiled_steps(
-    dynamics: Dynamics, state: Tensor, blocks: Blocks, first_step: int, threads: int, bar: Any, language: str
+    dynamics: Dynamics, state: Tensor, blocks: Blocks, steps: range, threads: int, bar: Any, language: str
 ) -> tuple[Dynamics, Bound | CapturedSteps | None]:
     """The same steps compiled, with the dynamics that they are of; after a warning that says why not, captured on a
     CUDA device, or None."""
     bar.set_postfix_str("compiling")
+    first_step = steps.start
     numbers = _numbers(dynamics, first_step)
     chosen = dynamics
     try:
         chosen = with_minibatches(dynamics, state, first_step)
-        problem = replace(problem_for(chosen, state), language=language)
+        problem = replace(problem_for(chosen, state, exact_time=language == "c"), language=language)
         if language == "triton" and problem.places:
             raise CannotCompile("a kernel draws no minibatches")
-        bound, steps = checked_steps(problem, chosen, blocks.spans, threads=threads, **numbers)
+        if language == "triton" and problem.uneven is not None:
+            raise CannotCompile("its steps have lengths of their own")
+        numbers["first_step"] = _step_to_check(dynamics, steps)
+        bound, program = checked_steps(problem, chosen, blocks.spans, threads=threads, **numbers)
     except CannotCompile as reason:
         asked = 'compile="triton"' if language == "triton" and state.device.type != "cuda" else "compile=True"
-        captured = _captured(dynamics, state, f"{asked}: this run", reason, numbers)
+        captured = _captured(dynamics, state, f"{asked}: this run", reason, _numbers(dynamics, first_step))
         bar.set_postfix_str("eager" if captured is None else "captured")
         return dynamics, captured
     finally:
         if chosen.minibatches is not None:  # a check draws some
             chosen.minibatches.go_to(first_step)
-    bar.set_postfix_str(f"compiled in {steps.seconds:.1f} s")
+    bar.set_postfix_str(f"compiled in {program.seconds:.1f} s")
     return chosen, bound
 
 
@@ -88,7 +94,7 @@ def _captured(
 ) -> CapturedSteps | None:
     """What is no single kernel: captured where that can be, with a warning of either."""
     found, text = None, f"{run} is eager, as {reason}"
-    if state.device.type == "cuda" and not dynamics.is_stateful:
+    if state.device.type == "cuda" and not dynamics.is_stateful and not dynamics.pace.lengths:
         try:
             found = captured_steps(problem_for(dynamics, state), dynamics, **numbers)
             text = f"{run} replays captured steps and is no single kernel, as {reason}"
@@ -112,13 +118,20 @@ def steps_by_torch(dynamics: Dynamics, state: Tensor, first_step: int, bar: Any)
     return steps
 
 
-def problem_for(dynamics: Dynamics, state: Tensor) -> Problem:
-    """The step as a function of normals, which knows nothing of where they come from."""
+def problem_for(dynamics: Dynamics, state: Tensor, exact_time: bool = False) -> Problem:
+    """The step as a function of normals, which knows nothing of where they come from; with ``exact_time`` it gets the
+    time of an SDE that needs it so in float64, whatever the states have."""
     scheme, sde, minibatches = dynamics.scheme, dynamics.sde, dynamics.minibatches
     levy_area = MrongowiusRoesslerLevyArea() if dynamics.levy_area is None else dynamics.levy_area
     needs, substeps = scheme.required(sde), scheme.substeps
-    shortest, brownian = dynamics.pace.step_size / substeps, dynamics.brownian_dim
-    drawn = draws(needs, shortest, brownian) + levy_draws(needs, shortest, brownian, levy_area)
+    brownian = dynamics.brownian_dim
+    pace, exact = dynamics.pace, exact_time and sde.needs_exact_time and state.dtype != torch.float64
+
+    def noise_of(length: float) -> tuple[Draw, ...]:
+        short = length / substeps
+        return draws(needs, short, brownian) + levy_draws(needs, short, brownian, levy_area)
+
+    drawn = noise_of(pace.step_size)
 
     def increment(dt: float, normals: Sequence[Tensor]) -> Increment:
         given = list(zip(drawn, normals, strict=True))
@@ -127,6 +140,10 @@ def problem_for(dynamics: Dynamics, state: Tensor) -> Problem:
         return assemble(dt, {draw.part: tensor for draw, tensor in given if draw.part}, areas)
 
     def step(dt: float, x: Tensor, *arguments: Any) -> Tensor:
+        if exact:
+            *normals, _, t, length = arguments
+            with LengthsAs(length, t):
+                return of_normals(dt, x, *normals, t)
         if minibatches is None:
             return of_normals(dt, x, *arguments)
         with minibatches.given(arguments[len(drawn) + 1 :]):
@@ -148,7 +165,25 @@ def problem_for(dynamics: Dynamics, state: Tensor) -> Problem:
     if minibatches is not None:
         shapes = enumerate(minibatches.shapes)
         places = tuple(Places(shape, partial(minibatches.indices, number)) for number, shape in shapes)
-    return Problem(step, drawn, dynamics.pace.step_size, state, (sde, scheme, levy_area), substeps, places)
+    if exact:
+        if places:
+            raise CannotCompile("it needs its time in float64, and draws minibatches")
+        places = tuple(Places((), partial(_in_float64, of), torch.float64) for of in (pace.start, pace.length))
+    uneven = Uneven(pace.starts, pace.lengths, noise_of) if pace.lengths else None
+    return Problem(step, drawn, pace.step_size, state, (sde, scheme, levy_area), substeps, places, uneven=uneven)
+
+
+def _in_float64(of: Callable[[int], float], first: int, last: int) -> Tensor:
+    return torch.tensor([of(step) for step in range(first, last)], dtype=torch.float64)
+
+
+def _step_to_check(dynamics: Dynamics, steps: range) -> int:
+    """Where two steps may be made to look at them: within the run, if the SDE or the lengths of steps end with it."""
+    if not dynamics.pace.lengths and not dynamics.sde.needs_exact_time:
+        return steps.start
+    if steps.stop < 2:
+        raise CannotCompile("it is a single step")
+    return min(steps.start, steps.stop - 2)
 
 
 def problem_of(
@@ -161,7 +196,7 @@ def problem_of(
     dynamics = Dynamics(sde, scheme, Pace(float(step_size)), 0, 0, levy_area, sde.brownian_dim(x0))
     with draws_kept(sde):
         state = dynamics.start(Blocks(x0, None, divisible=False), x0, 0)
-    return problem_for(with_minibatches(dynamics, state, 0), state)
+    return problem_for(with_minibatches(dynamics, state, 0), state, exact_time=True)
 
 
 def _numbers(dynamics: Dynamics, first_step: int) -> dict[str, int]:

@@ -52,12 +52,18 @@ class Pace:
 def checked_lengths(step_sizes: Tensor | Sequence[float]) -> tuple[float, ...]:
     """Positive numbers, or one clear error."""
     given = _listed(step_sizes)
-    if not given or not all(_is_number(size) and 0.0 < float(size) < math.inf for size in given):
+    wrong = [number for number, size in enumerate(given or ()) if not _is_length(size)]
+    if not given or wrong:
+        place = f", where entry {wrong[0]} of {len(given)} is {reprlib.repr(given[wrong[0]])}" if given else ""
         raise ValueError(
-            f"step_sizes holds one positive number for every step; got {reprlib.repr(step_sizes)}. One length for all "
-            "steps is step_size="
+            f"step_sizes holds one positive number for every step; got {reprlib.repr(step_sizes)}{place}. One length "
+            "for all steps is step_size="
         )
     return tuple(map(float, given))
+
+
+def _is_length(value: Any) -> bool:
+    return _is_number(value) and 0.0 < float(value) < math.inf
 
 
 def steps_between(ts: Tensor | Sequence[float], step_size: float, partial_step: bool) -> Plan:

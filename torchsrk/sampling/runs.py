@@ -24,7 +24,7 @@ from ..sde import BaseSDE, as_sde
 from ..sde.probe import check_reached
 from .beginnings import are_positions
 from .causes import tell_cause
-from .checks import Compile, check_integer, check_levy_area, check_problem, check_way
+from .checks import Compile, check_integer, check_levy_area, check_problem, check_way, doubt_at_start
 from .compiling import compiled_steps, steps_by_torch
 from .dynamics import Dynamics
 from .failures import Advance, NonFiniteStateError, is_finite, locate_failure
@@ -71,6 +71,7 @@ class Run:
         step: the number of the next step: ``sample(..., x0=run.final, state=run.state, first_step=run.step)`` goes on
             as if never stopped, and ``torchsrk.Chain`` does so by itself.
         statistics: what the scheme tells about the run: "acceptance", of those that accept or reject.
+        time: when it ended, of an SDE that depends on time.
         constrain: of a run of a plan, positions (..., dim) to the parameters that a user reads. ``diagnose``,
             ``to_arviz`` and ``posterior_figure`` read these, unless they are given others.
         plan: of a run of a plan, the plan's ``mark``.
@@ -81,6 +82,7 @@ class Run:
     state: Tensor
     step: int
     statistics: dict[str, float] = field(default_factory=dict)
+    time: float | None = None
     constrain: Callable[[Tensor], Tensor] | None = None
     plan: str | None = None
 
@@ -147,7 +149,7 @@ def sample(
         step_size: the length of all steps, with ``num_steps``; or give ``step_sizes``.
         num_steps: how many there are.
         step_sizes: the length of every step, from step number 0 on, of those before ``first_step`` too; num_steps is
-            then what these leave, or fewer. For an SDE that wants smaller steps as time goes on. Such runs are eager.
+            then what these leave, or fewer. For an SDE that wants smaller steps as time goes on.
         state: the state of an earlier run of this scheme, to go on from; x0 are its final positions, and others are
             refused. ("lm" reports positions by noise: there any will do that noise explains, ``run.state`` among them.)
         burn_in: steps made first, whose positions are not kept.
@@ -225,6 +227,10 @@ def sample_alone(
     scheme = check_problem(sde, x0, integrator, pace.step_size)
     steps = burn_in + num_steps
     _check_pace(pace, scheme, first_step + steps)
+    sde.check_end(pace.start(first_step + steps))
+    may_stop_anywhere = watch is not None  # as a chain does, which goes on from there
+    if not first_step:
+        _warn_of(doubt_at_start(sde, x0))
     check_range(seed, first_step * scheme.substeps, steps * scheme.substeps, first_particle, math.prod(x0.shape[:-1]))
     company = company or Company()
     dynamics = Dynamics(sde, scheme, pace, seed, first_particle, levy_area, sde.brownian_dim(x0), first_step)
@@ -275,7 +281,14 @@ def sample_alone(
         final = way.dynamics.positions(blocks, now, end)
         check_reached(sde, final)
         watch.look(sde, final, stacklevel=4)
-        return Run(final, trajectory, now, end, per_step)
+        if not may_stop_anywhere:
+            _warn_of(sde.doubt_at_end(pace.start(end)))
+        return Run(final, trajectory, now, end, per_step, pace.start(end))
+
+
+def _warn_of(doubt: str | None) -> None:
+    if doubt is not None:
+        warnings.warn(doubt, RuntimeWarning, stacklevel=4)
 
 
 def _steps_left(pace: Pace, first_step: int, burn_in: int) -> int:
@@ -345,10 +358,9 @@ def _way_on(
 ) -> _Way:
     """Compiled where that is wanted and can be."""
     eager = _Way(dynamics, blocks)
-    if dynamics.pace.lengths:
-        if compile not in (False, "auto"):
-            message = f"compile={compile!r}: this run is eager, as its steps have lengths of their own"
-            warnings.warn(message, RuntimeWarning, stacklevel=4)
+    if compile == "torch" and dynamics.pace.lengths:
+        message = f"compile={compile!r}: this run is eager, as its steps have lengths of their own"
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
         return eager
     if compile == "torch":
         by_torch = steps_by_torch(dynamics, state, steps.start, bar)
@@ -357,7 +369,7 @@ def _way_on(
     if not compile or (compile == "auto" and not compiling_pays(gradients, state.numel())):
         return eager
     language = "triton" if compile == "triton" or state.device.type == "cuda" else "c"
-    drawing, found = compiled_steps(dynamics, state, blocks, steps.start, threads, bar, language)
+    drawing, found = compiled_steps(dynamics, state, blocks, steps, threads, bar, language)
     check_every = max(CHECK_EVERY, min(_CHECK_AT_MOST_EVERY, _CHECKED_NUMBERS // state.numel()))
     if company.agreed(found) is None or found is None:
         return _Way(dynamics, blocks, check_every=check_every)

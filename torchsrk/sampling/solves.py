@@ -23,7 +23,7 @@ from ..sde.probe import check_reached
 from ..solving import Solve
 from ..transforms import outside_transforms, spread
 from .causes import tell_cause
-from .checks import check_integer, check_levy_area, check_problem
+from .checks import check_integer, check_levy_area, check_problem, doubt_at_start
 from .compiling import problem_for
 from .dynamics import Dynamics, increment_of
 from .failures import NonFiniteStateError, is_finite, locate_failure
@@ -100,6 +100,11 @@ def integrate(
         )
     solver = _Solver(sde, scheme, noise, plan, x0)
     solver.check_path()
+    start, end = plan[0][0], plan[-1][0] + plan[-1][1]
+    sde.check_end(end)
+    for doubt in (None if start else doubt_at_start(sde, x0), sde.doubt_at_end(end)):
+        if doubt is not None:
+            warnings.warn(doubt, RuntimeWarning, stacklevel=2)
     with full_precision(x0):
         x = scheme.init(sde, plan[0][0], spread(x0), pace.step_size, _start_normals_of(noise))
         checked_rows(scheme, "init", x, x0)

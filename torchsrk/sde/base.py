@@ -22,12 +22,14 @@ class BaseSDE(nn.Module, ABC):
 
     Attributes:
         noise_varies: σ may depend on time; False where it is known not to spares evaluations of it.
+        needs_exact_time: the drift is made of a time that float32 is too short for.
     """
 
     sde_type = "ito"
     noise: NoiseType
     dim: int | None = None
     noise_varies: bool = True
+    needs_exact_time: bool = False
 
     @abstractmethod
     def drift(self, t: Time, x: Tensor) -> Tensor:
@@ -52,6 +54,17 @@ class BaseSDE(nn.Module, ABC):
     def position(self, state: Tensor) -> Tensor:
         """Where particles of a state are, (..., dim)."""
         return state
+
+    def doubt_at_start(self, x: Tensor) -> str | None:
+        """Before a run of particles like x: why this SDE can't be what was meant, if that shows."""
+        return None
+
+    def check_end(self, t: float) -> None:
+        """Before a run that ends at a time: raise if there is nothing so late."""
+
+    def doubt_at_end(self, t: float) -> str | None:
+        """After a run that ends at a time: why that is not where it was to end, if that is known."""
+        return None
 
     def drift_at(self, t: Time, x: Tensor) -> Term:
         """b(t, x), to be added."""

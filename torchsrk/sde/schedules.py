@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+_MOST = 1e30  # of a variance: its square root, times a normal, and the square of that have room in float32
+
 
 class Schedule(ABC):
     """A way from data at time 0 to noise.
@@ -40,6 +42,19 @@ class Schedule(ABC):
         low, high = self.variance(ends).tolist()
         return low, high
 
+    def check(self) -> None:
+        """Raise if τ does not grow between the ends, or beyond what float32 holds."""
+        try:
+            low, high = self.variances
+        except OverflowError:
+            low, high = math.nan, math.inf
+        if not 0.0 <= low < high < _MOST:
+            raise ValueError(
+                f"the variance of the noise goes from {low:.3g} at first={self.first:g} to {high:.3g} at last="
+                f"{self.last:g}; expected it to grow from 0 or more to less than {_MOST:g}. first and last are times "
+                f"as the model takes them, mostly within 0 and 1, and not numbers of steps; got {self}"
+            )
+
 
 @dataclass(frozen=True)
 class VariancePreserving(Schedule):
@@ -58,6 +73,7 @@ class VariancePreserving(Schedule):
     def __post_init__(self) -> None:
         if not 0.0 < self.beta_min <= self.beta_max or not 0.0 < self.first < self.last:
             raise ValueError(f"expected 0 < beta_min <= beta_max and 0 < first < last; got {self}")
+        self.check()
 
     def variance(self, time: Tensor) -> Tensor:
         return torch.expm1(self.beta_min * time + 0.5 * (self.beta_max - self.beta_min) * time.square())
@@ -88,6 +104,7 @@ class VarianceExploding(Schedule):
     def __post_init__(self) -> None:
         if not 0.0 < self.sigma_min < self.sigma_max or not 0.0 <= self.first < self.last:
             raise ValueError(f"expected 0 < sigma_min < sigma_max and 0 <= first < last; got {self}")
+        self.check()
 
     @property
     def _rate(self) -> float:
