@@ -69,5 +69,5 @@ def sample_tuned(
     )
     assert run.trajectory is not None
     out = plan.potential.outward
-    outward = {"final": mapped(out, run.final), "trajectory": mapped(out, run.trajectory)}
-    return replace(run, **outward, constrain=plan.constrain, plan=plan.mark)
+    final, trajectory = mapped(out, run.final), mapped(out, run.trajectory)
+    return replace(run, final=final, trajectory=trajectory, constrain=plan.constrain, plan=plan.mark)

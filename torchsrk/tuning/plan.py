@@ -136,8 +136,8 @@ class Tuning:
         )
         assert run.trajectory is not None
         out = self.potential.outward
-        outward = {"final": out(run.final), "trajectory": out(run.trajectory)}
-        return replace(run, **outward, constrain=self.constrain, plan=self.mark)
+        final, trajectory = out(run.final), out(run.trajectory)
+        return replace(run, final=final, trajectory=trajectory, constrain=self.constrain, plan=self.mark)
 
     def check_own(self, run: Run) -> None:
         """One clear error for a run to go on from that is none, or another plan's."""
