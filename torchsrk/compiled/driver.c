@@ -80,7 +80,8 @@ static void draw(const Run *run, const Desk *desk, int64_t first, int64_t partic
     for (int i = 0; i < NOISES; i++) {
         for (uint32_t member = 0; member < MEMBERS; member++)
             run->draw(desk->noise[i] + member * components[i], KIND, run->seed, particle + member, step0, streams[i],
-                      steps, particles, components[i], TILE, run->scales_apart ? 1.0 : run->scales[i], MEMBERS, MEMBERS * components[i]);
+                      steps, particles, components[i], TILE, run->scales_apart ? 1.0 : run->scales[i], MEMBERS,
+                      MEMBERS * components[i]);
         if (particles < TILE)
             for (int64_t k = 0; k < steps * MEMBERS * components[i]; k++) {
                 REAL *const row = (REAL *)(desk->noise[i] + k);
