@@ -41,4 +41,6 @@ def _clean_torch_state() -> Iterator[None]:
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
+    # torch.compile, at its first call, stops distributions from looking at their arguments, for good.
+    torch.distributions.Distribution.set_default_validate_args(True)
     assert torch.get_num_threads() == threads, "a test, or the code under it, left torch's thread count changed"

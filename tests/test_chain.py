@@ -241,6 +241,16 @@ def test_a_state_belongs_to_its_positions(scheme, sde, compile, elsewhere):
     copy.copy(going_on).load_state_dict(going_on.state_dict())
 
 
+def test_positions_far_from_0_are_told_apart():
+    sde = Langevin(FunctionPotential(lambda x: 0.5 * (x - 1e4).square().sum(-1), dim=2))
+    x0 = 1e4 + torch.linspace(-1.0, 1.0, 20, dtype=torch.float32).reshape(10, 2)
+    options = {"integrator": "em", "step_size": 0.1, "seed": 0, "num_steps": 2}
+    run = sample(sde, x0, **options)
+    with pytest.raises(ValueError, match="elsewhere than at x0"):
+        sample(sde, run.final + 0.5, state=run.state, first_step=2, **options)
+    sample(sde, run.final.double().float(), state=run.state, first_step=2, **options)
+
+
 def test_positions_that_noise_reports_are_known_to_rounding():
     """Of "lm", by a state that names its seed and step: a cloud that is as near as noise reaches is another one."""
     options = {**OPTIONS, "integrator": "lm"}

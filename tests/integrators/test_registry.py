@@ -61,6 +61,10 @@ def test_facts_that_are_missing_or_wrong_are_told_where_the_class_is_defined(fac
     assert "mine" not in registered()
 
 
+def test_helpers_may_be_called_like_what_is_read():
+    scheme("mine", substep=lambda self, x: x, positions=lambda self: None, inits=lambda self: None)
+
+
 def test_a_name_alone_can_not_stand_for_arguments():
     def init(self, theta, phi=1.0):
         self.theta, self.phi = theta, phi

@@ -6,6 +6,7 @@ import inspect
 import os
 import sys
 from abc import ABC, abstractmethod
+from types import FunctionType
 from typing import ClassVar
 
 from torch import Tensor
@@ -192,9 +193,12 @@ def _check_spelling(scheme: type[Integrator]) -> None:
     own = vars(scheme)
     known = [name for name in {**vars(Integrator), **Integrator.__annotations__} if name[0] != "_"]
     for name in own:
-        # Beside `step` a helper may be called `steps`.
+        # Beside `step` a helper may be called `steps`, and beside `substeps` one `substep`.
         meant = nearest(name, [other for other in known if other not in own], _MISSPELT)
-        if name[0] != "_" and name not in known and meant:
+        is_helper = isinstance(own[name], FunctionType) and any(
+            name.startswith(other) or other.startswith(name) for other in known
+        )
+        if name[0] != "_" and name not in known and meant and not is_helper:
             raise TypeError(
                 f"{scheme.__name__}: nobody reads {name} of a scheme{meant}: spell it so, or begin a name of your own "
                 f"with an underscore, as _{name}"

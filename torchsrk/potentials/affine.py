@@ -50,7 +50,8 @@ class Triangular(Scale):
 
     def __init__(self, factor: Tensor) -> None:
         super().__init__()
-        self.register_buffer("factor", factor)
+        # As files hold it: a plan that comes from one is then the same to the bit.
+        self.register_buffer("factor", factor.contiguous())
         self.factor: Tensor
 
     def times(self, z: Tensor) -> Tensor:

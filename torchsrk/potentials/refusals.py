@@ -21,8 +21,9 @@ def told_of_support() -> Iterator[None]:
 
 
 _HINT = (
-    "A distribution in this density refused its arguments: particles go to all of ℝⁿ unless they are held in a "
+    "A distribution in this density refused its arguments. Particles go to all of ℝⁿ unless they are held in a "
     "support. Give DiffusionDistribution support= (constraints.positive for a scale), and tune an "
-    "UnconstrainedPotential. Of values that rounding alone takes to an edge, validate_args=False in the density's "
-    "distributions takes them as they are"
+    "UnconstrainedPotential. With a support, look for NaN in the data, and at the sign: energies given as log "
+    "densities drive particles to an edge. Of values that rounding alone takes there, validate_args=False in the "
+    "density's distributions takes them as they are"
 )

@@ -15,7 +15,8 @@ from .dynamics import Dynamics
 
 # How far positions may be from those by another draw of the noise, beside its own size: all in the mean, and the
 # farthest. Steps may have been sixteen times as long when they were reported, and their noise so four times as large.
-_TIMES, _AT_MOST, _NUMBERS = 4.0, 24.0, 1024
+_TIMES, _AT_MOST, _NUMBERS = 4.0, 24.0, 64
+_ROUNDING = 16.0  # in units of the last place of the largest number of a coordinate
 
 
 def are_positions(dynamics: Dynamics, blocks: Blocks, state: Tensor, step: int, x: Tensor, *, same_noise: bool) -> bool:
@@ -30,11 +31,13 @@ def are_positions(dynamics: Dynamics, blocks: Blocks, state: Tensor, step: int, 
         return True
     if reported.shape != x.shape:
         return False
-    if torch.equal(reported, x) or torch.allclose(reported, x, rtol=1e-3, atol=1e-6 * float(x.abs().max())):
+    rounding = _ROUNDING * max(torch.finfo(reported.dtype).eps, torch.finfo(x.dtype).eps)
+    off = (x - reported).abs()
+    if bool((off <= rounding * x.abs().reshape(-1, x.shape[-1]).amax(0)).all()):
         return True
     if same_noise or not dynamics.scheme.position_needs:
         return False
-    size, off = _size_of_noise(dynamics, blocks, state, step, reported), (x - reported).abs()
+    size = _size_of_noise(dynamics, blocks, state, step, reported)
     mean = float(off.square().mean().sqrt())
     few = 1.0 + 2.0 / math.sqrt(x.numel())  # numbers, of which the mean is not as sure
     return mean <= _TIMES * few * size and float(off.max()) <= _AT_MOST * size

@@ -68,6 +68,8 @@ def as_sde(given: Any) -> BaseSDE:
     """
     if isinstance(given, BaseSDE):
         return given
+    if isinstance(given, type):
+        raise TypeError(f"expected an SDE, and {given.__name__} is a class: make one of it, {given.__name__}(...)")
     has_terms = all(callable(getattr(given, name, None)) for name in ("f", "g"))
     if hasattr(given, "noise_type") and (has_terms or callable(getattr(given, "f_and_g", None))):
         return TorchsdeSDE(given)
