@@ -79,6 +79,7 @@ def test_a_step_compiles_into_one_graph(name, scheme, grad):
 
     parts = (increment.W, increment.H, increment.A)
     torch._dynamo.reset()
+    torch.distributions.Distribution.set_default_validate_args(False)  # as a process's first torch.compile does
     with torch.set_grad_enabled(grad), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own, on what it compiles
         compiled = torch.compile(step, fullgraph=True, backend="eager")
