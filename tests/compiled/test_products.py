@@ -7,6 +7,7 @@ from torch import nn
 from tests.compiled.test_same_numbers import assert_same, both, start
 from torchsrk import SDE, Langevin, sample
 from torchsrk.compiled import products, programs
+from torchsrk.compiled.calls import operation_name
 from torchsrk.compiled.products import PANEL, in_panels
 from torchsrk.potentials import FunctionPotential
 
@@ -175,6 +176,23 @@ def test_a_chain_reads_a_large_matrix_once_there_and_back(rows, dim, dtype, monk
     for drift in (lambda x: -x - there_and_back(x), lambda x: -there_and_back(torch.tanh(x) + 0.3 * x.cos()) - x):
         assert_same(*both(quiet(drift), start(2, dim, dtype), "em"))
     assert all("by blocks" in text for text in seen)
+
+
+@pytest.mark.parametrize(("hidden", "dtype", "by_blocks"), [(64, torch.float64, 1), (64, torch.float32, 0)])
+def test_a_chain_reads_the_weights_of_a_layer_once_there_and_back(hidden, dtype, by_blocks, monkeypatch):
+    """Where there is no room for them and a copy: the last layer's row is no part of a copy of the weights either."""
+    torch.manual_seed(0)
+    layers = nn.Linear(2, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(), nn.Linear(hidden, 1)
+    network = nn.Sequential(*layers).to(dtype)
+    sde = Langevin(FunctionPotential(lambda x: network(x).squeeze(-1) + 0.5 * x.square().sum(-1)))
+    seen = compiled_from_here(monkeypatch)
+    assert_same(*both(sde, start(2, 2, dtype), "srk-ld"))
+    assert [text.count("by blocks */") for text in seen] == [3 * by_blocks]  # one for each of the step's gradients
+    programs._PROGRAMS.clear()
+    sample(sde, start(2, 2, dtype), **OPTIONS)
+    (program,) = programs._PROGRAMS.values()
+    scaled = [node for node in program.graph.nodes if operation_name(node) == "mul.Tensor"]
+    assert not [node for node in scaled if node.meta["val"].numel() == hidden**2]
 
 
 def test_what_a_product_still_reads_is_not_written_over_by_blocks(monkeypatch):

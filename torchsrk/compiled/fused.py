@@ -20,18 +20,20 @@ _SPREADS = {"expand", "unsqueeze", "view", "alias"}
 _FACTORS = {"mm.default": ("self", "mat2"), "addmm.default": ("mat1", "mat2")}
 
 
-def fuse_into_products(graph: fx.Graph, of_state: set[fx.Node], fixed: bool) -> None:
+def fuse_into_products(graph: fx.Graph, of_state: set[fx.Node], fixed: bool, one_copy: bool) -> None:
     """Rewrite ``a @ b + row`` and ``(a * row * ...) @ b``, where the row is the same for all particles.
 
     Args:
         of_state: what depends on the state, or has a row for each particle.
         fixed: tensors that do not are the same at all steps: to scale weights anew for each would not pay.
+        one_copy: weights stay as they are, and rows leave the product for the loop before it: a chain on its own waits
+            for its weights more than for anything else, and those of a layer are read by two products.
     """
     for node in list(graph.nodes):
         if operation_name(node) == "add.Tensor":
             _start_from_row(node, of_state)
         elif fixed and operation_name(node) in _FACTORS:
-            _scale_weights(node, of_state)
+            _scale_weights(node, of_state, one_copy)
     drop_unread(graph)
 
 
@@ -51,7 +53,7 @@ def _start_from_row(node: fx.Node, of_state: set[fx.Node]) -> None:
             return
 
 
-def _scale_weights(node: fx.Node, of_state: set[fx.Node]) -> None:
+def _scale_weights(node: fx.Node, of_state: set[fx.Node], one_copy: bool) -> None:
     call, (left_name, weights_name) = Call(node), _FACTORS[operation_name(node) or ""]
     left, weights = call[left_name], call[weights_name]
     if weights in of_state or left not in node.args or weights not in node.args:  # both are replaced, or none
@@ -61,9 +63,13 @@ def _scale_weights(node: fx.Node, of_state: set[fx.Node]) -> None:
         return
     row, rest = found
     with node.graph.inserting_before(node):
-        column = _made(node.graph, aten.unsqueeze.default, (row, 1), row.meta["val"].unsqueeze(1))
-        scaled = _made(node.graph, aten.mul.Tensor, (weights, column), weights.meta["val"])
-    replaced = {left: rest, weights: scaled}
+        if one_copy:
+            replaced = {left: _made(node.graph, aten.mul.Tensor, (rest, row), left.meta["val"])}
+            of_state.add(replaced[left])
+        else:
+            column = _made(node.graph, aten.unsqueeze.default, (row, 1), row.meta["val"].unsqueeze(1))
+            scaled = _made(node.graph, aten.mul.Tensor, (weights, column), weights.meta["val"])
+            replaced = {left: rest, weights: scaled}
     node.args = tuple(replaced.get(argument, argument) for argument in node.args)
 
 

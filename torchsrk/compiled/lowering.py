@@ -93,7 +93,7 @@ def lower(traced: TracedStep, one_by_one: bool) -> StepCode:
     if len(graph.nodes) > _MANY_NODES:
         _lower_long(writer, list(graph.nodes), made_here)
         return finish(writer)
-    fuse_into_products(graph, _made_here(writer, graph.nodes, made_here), fixed=not traced.places)
+    fuse_into_products(graph, _made_here(writer, graph.nodes, made_here), fixed=not traced.places, one_copy=one_by_one)
     for node in list(graph.nodes):
         if node.op == "output":
             _output(writer, node)

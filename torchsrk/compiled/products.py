@@ -21,7 +21,7 @@ GROUPS = 2  # vectors of particles in a tile of a step that has such products: t
 _FEWEST_WEIGHTS = 100  # of a product that is worth a tile of several vectors
 _ACCUMULATORS = {True: 64, False: 8}  # sums of other products at a time, for particles one by one or side by side
 _TERMS = {True: 4, False: 1}  # of each added at a time: of particles one by one, sums are kept in memory
-_NEAREST_CACHE = 1 << 15  # bytes: a larger matrix is best read once, and not by one product after another
+_NEAREST_CACHE = 1 << 15  # bytes: a matrix that has no room there beside a copy of it is best read once for both
 _BLOCK_BYTES = 256  # of a chain's numbers that are made and used before the next ones: half of the registers
 _MOST_SUMS = 64  # that are added up by such blocks: the weights of one are in the nearest cache
 _FEW_SUMS = 8  # of a particle on its own: so few that its terms, and not its sums, are made vectors of
@@ -222,7 +222,7 @@ def _by_terms(writer: Writer, left: Value, weights: fx.Node, shape: Shape) -> Te
     With one copy for both, by blocks, a large matrix comes to the processor once: that is what a chain waits for.
     """
     matrix, outputs = weights.meta["val"], entries(shape[-1])
-    is_large = matrix.numel() * matrix.element_size() > _NEAREST_CACHE
+    is_large = 2 * matrix.numel() * matrix.element_size() > _NEAREST_CACHE
     if not writer.one_by_one or not is_large or shape != (None, outputs) or not writer.is_array(left):
         return None
     if outputs > min(_MOST_SUMS, entries(left.shape[-1])):  # vectors of sums, in the nearest cache beside a block
