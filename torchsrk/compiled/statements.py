@@ -231,7 +231,7 @@ def _can_swap(product: _Loop, number: _Loop, names: Names) -> bool:
     """Whether a number stands after a product, in the way of what belongs to it, and is made of nothing of it."""
     first, second = product.statements[0], number.statements[0]
     is_variable = second.loops == () and second.array in names.variables
-    return first.part is not None and is_variable and _can_go_before(product.statements, second)
+    return first.part is not None and is_variable and first.array not in {entry.array for entry in second.reads}
 
 
 def _can_run_by_blocks(product: _Loop, between: _Loop, back: _Loop, places: dict[str, int]) -> bool:
@@ -365,10 +365,10 @@ def _loops(statements: Sequence[Statement], names: Names) -> Iterator[_Loop]:
 
 
 def _can_go_before(together: Sequence[Statement], statement: Statement) -> bool:
-    """Whether a number is made of nothing that a loop or a product fills, so that this can go on after it."""
+    """Whether a number is made of nothing that a loop fills, so that the loop can go on after it."""
     arrays = {other.array for other in together}
     return (
-        together[0].loops != ()
+        bool(together[0].loops)
         and statement.array not in arrays
         and all(e.array not in arrays for e in statement.reads)
     )
