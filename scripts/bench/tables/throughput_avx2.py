@@ -22,9 +22,9 @@ def without_avx512(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 ENVIRONMENT = without_avx512({})
-_NO_SWITCH = """The library that jax 0.10 calls for matrix products has no switch, and uses
-AVX-512 where the processor has it. On one that works through its vectors in halves (AMD Zen 4) that changes little; on one
-that takes them whole (AMD Zen 5, Intel Xeon) regressions and networks are compared with AVX-512 on jax's side alone."""
+_NO_SWITCH = """The library that jax 0.10 calls for matrix products has no switch, and uses AVX-512 where it is. On a
+processor that works through such vectors in halves (AMD Zen 4) that changes little; on one that takes them whole (AMD
+Zen 5, Intel Xeon) regressions and networks are compared with AVX-512 on jax's side alone."""
 
 measure = throughput.measure
 
