@@ -25,6 +25,11 @@ from .calls import by_identity
 _BY_VALUE = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _MASKS = (torch.bool, torch.uint8)
 _MARK = "_torchsrk_recorded"  # an attribute of tensors, which holds the recorder and the node that made them
+# What gives the tensor that it is given, if that has the form asked for.
+_VIEWS = {
+    *(torch.ops.aten.alias.default, torch.ops.aten.detach.default, torch.ops.aten.expand.default),
+    *(torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default),
+}
 _OF = "made of"  # what a node tells: the places of the constants it is made of, or None if it is of other things too
 
 
@@ -89,6 +94,7 @@ class _Facts(NamedTuple):
     decomposition: Callable[..., Any] | None
     looks_at_values: bool
     is_settled: bool  # its results are of its arguments alone
+    is_view: bool  # it may give what it is given, in the same form
     written: tuple[tuple[int, str], ...]  # the places and names of arguments that it writes to
 
 
@@ -152,6 +158,11 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         facts = self._facts_of(function)
+        if facts.is_view:
+            made = function(*args, **kwargs)
+            if self._is_as_given(made, args[0]):
+                self._mark(getattr(args[0], _MARK)[1], made)
+                return made
         if facts.decomposition is not None:
             with self:
                 made = facts.decomposition(*args, **kwargs)
@@ -190,7 +201,13 @@ class _Recorder(TorchDispatchMode):
         composed = function.decompose if function._can_decompose() else None
         looks = looks_at_values(function)
         is_settled = torch.Tag.nondeterministic_seeded not in function.tags and "empty" not in function._schema.name
-        return _Facts(self._decompositions.get(function, composed), looks, is_settled, _written(function))
+        decomposition = self._decompositions.get(function, composed)
+        return _Facts(decomposition, looks, is_settled, function in _VIEWS, _written(function))
+
+    def _is_as_given(self, made: Tensor, given: Tensor) -> bool:
+        """Whether what a view gives is a tensor that was made here, as it is: no operation of its own then."""
+        same = made.shape == given.shape and made.stride() == given.stride()
+        return same and getattr(given, _MARK, (None,))[0] is self
 
     def _is_alone(self, tensor: Tensor) -> bool:
         """Whether the tensor was made here and shares its memory with none that was."""
@@ -239,12 +256,16 @@ class _Recorder(TorchDispatchMode):
 
     def _made(self, node: fx.Node, tensor: Tensor) -> fx.Node:
         node.meta["val"] = _form(tensor)
+        self._mark(node, tensor)
+        return node
+
+    def _mark(self, node: fx.Node, tensor: Tensor) -> None:
+        """Note what node a tensor is of."""
         attributes = tensor.__dict__
         if _MARK not in attributes:
             storage = tensor.untyped_storage()._cdata
             self._made_on.setdefault(storage, []).append(weakref.ref(tensor))
         attributes[_MARK] = self, node
-        return node
 
 
 def picks_by_number(function: Any, args: Any) -> bool:
