@@ -283,15 +283,35 @@ def _line(end: int, **form: Any) -> Tensor:
     return aten.arange.start_step(0, end, 1, **form)
 
 
-def _transposed(x: Tensor, first: int, second: int) -> Tensor:
+def _transposed(x: Tensor, first: int, second: int) -> tuple[Any, tuple[Any, ...]]:
     order = list(range(x.ndim))
     if order:
         order[first], order[second] = order[second], order[first]
-    return x.permute(order)
+    return aten.permute.default, (x, order)
 
 
-def _viewed(x: Tensor, size: Sequence[int]) -> Tensor:
-    return aten.view.default(x, size)
+def _transposed_matrix(x: Tensor) -> tuple[Any, tuple[Any, ...]]:
+    return aten.permute.default, (x, list(range(x.ndim))[::-1])
+
+
+def _viewed(x: Tensor, size: Sequence[int]) -> tuple[Any, tuple[Any, ...]]:
+    return aten.view.default, (x, size)
+
+
+def _made_simpler(operation: Callable[..., tuple[Any, tuple[Any, ...]]]) -> Callable[..., Any]:
+    def made(*args: Any) -> Any:
+        simpler, given = operation(*args)
+        return simpler(*given)
+
+    return made
+
+
+# Operations that are one other operation each: which one, and what that is given.
+SIMPLER: dict[Any, Callable[..., tuple[Any, tuple[Any, ...]]]] = {
+    aten.transpose.int: _transposed,
+    aten.t.default: _transposed_matrix,
+    aten._unsafe_view.default: _viewed,
+}
 
 
 def _dot(one: Tensor, other: Tensor) -> Tensor:
@@ -346,8 +366,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.maximum.default: _larger,
     aten.minimum.default: _smaller,
     # torch's own would do, but ask around so much that a long series takes seconds.
-    aten.transpose.int: _transposed,
-    aten._unsafe_view.default: _viewed,
+    **{operation: _made_simpler(simpler) for operation, simpler in SIMPLER.items()},
     aten.arange.default: _line,
     aten.select_scatter.default: _select_scatter,
     aten.tril.default: _lower_triangle,

@@ -28,6 +28,8 @@ class _Placed(NamedTuple):
 
 def stack_what_is_placed(graph: fx.Graph) -> None:
     """Rewrite sums in which parts take most of the places along a dimension."""
+    if sum(_placed(node) is not None for node in graph.nodes) < _FEWEST_PARTS:
+        return
     for node in list(graph.nodes):
         if _is_sum(node) and not (len(node.users) == 1 and _is_sum(next(iter(node.users)))):
             _rewrite(node)
@@ -90,7 +92,7 @@ def _stack(total: fx.Node, dim: int, parts: dict[int, fx.Node]) -> fx.Node:
 
 
 def _is_sum(node: fx.Node) -> bool:
-    return operation_name(node) == "add.Tensor" and Call(node).get("alpha") in (None, 1)
+    return operation_name(node) == "add.Tensor" and node.kwargs.get("alpha", 1) == 1
 
 
 def _terms(total: fx.Node) -> list[fx.Node]:

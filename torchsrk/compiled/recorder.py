@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from .calls import by_identity
+from .decomposed import SIMPLER
 
 _BY_VALUE = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _MASKS = (torch.bool, torch.uint8)
@@ -28,7 +29,7 @@ _MARK = "_torchsrk_recorded"  # an attribute of tensors, which holds the recorde
 # What gives the tensor that it is given, if that has the form asked for.
 _VIEWS = {
     *(torch.ops.aten.alias.default, torch.ops.aten.detach.default, torch.ops.aten.expand.default),
-    *(torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default),
+    torch.ops.aten.view.default,
 }
 _OF = "made of"  # what a node tells: the places of the constants it is made of, or None if it is of other things too
 
@@ -67,6 +68,7 @@ def record(
     with recorder:
         result = function(*given)
     recorder.graph.output(tuple(map(recorder.node, result)) if isinstance(result, tuple) else recorder.node(result))
+    recorder.end()
     return recorder.graph, recorder.constants
 
 
@@ -91,6 +93,7 @@ def constants_of(value: Tensor) -> list[Tensor] | None:
 class _Facts(NamedTuple):
     """What there is to know of an operation. To ask torch every time would take longer than to run it."""
 
+    simpler: Callable[..., tuple[Any, tuple[Any, ...]]] | None  # see SIMPLER
     decomposition: Callable[..., Any] | None
     looks_at_values: bool
     is_settled: bool  # its results are of its arguments alone
@@ -138,6 +141,10 @@ class _Recorder(TorchDispatchMode):
         self._last_input.meta[_OF] = frozenset() if is_constant else None
         return copy
 
+    def end(self) -> None:
+        """No more is noted: what is known for that of every tensor goes, and is none for Python to look through."""
+        self._made_on.clear()
+
     def node(self, tensor: Tensor) -> fx.Node:
         """What made a tensor; one that nothing here has made is a constant."""
         recorder, node = getattr(tensor, _MARK, (None, None))
@@ -158,6 +165,9 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         facts = self._facts_of(function)
+        if facts.simpler is not None:
+            function, args = facts.simpler(*args, **kwargs)
+            facts, kwargs = self._facts_of(function), {}
         if facts.is_view:
             made = function(*args, **kwargs)
             if self._is_as_given(made, args[0]):
@@ -202,7 +212,8 @@ class _Recorder(TorchDispatchMode):
         looks = looks_at_values(function)
         is_settled = torch.Tag.nondeterministic_seeded not in function.tags and "empty" not in function._schema.name
         decomposition = self._decompositions.get(function, composed)
-        return _Facts(decomposition, looks, is_settled, function in _VIEWS, _written(function))
+        is_view, written = function in _VIEWS, _written(function)
+        return _Facts(SIMPLER.get(function), decomposition, looks, is_settled, is_view, written)
 
     def _is_as_given(self, made: Tensor, given: Tensor) -> bool:
         """Whether what a view gives is a tensor that was made here, as it is: no operation of its own then."""
