@@ -181,18 +181,10 @@ def test_a_condition_of_any_round_ends_a_run(at):
             loss = loss - 1e-3 * D.Exponential(1.0 - shifts[t] * x[..., 1]).log_prob(SERIES[t].abs())
         return loss
 
-    sde = Langevin(FunctionPotential(energy))
+    sde, x0 = Langevin(FunctionPotential(energy)), torch.zeros(6, 2, dtype=torch.float64)
     for compiled in (False, True):
         with pytest.raises(ValueError, match="to satisfy the constraint"):
-            sample(
-                sde,
-                torch.zeros(6, 2).double(),
-                integrator="em",
-                step_size=0.01,
-                num_steps=100,
-                seed=0,
-                compile=compiled,
-            )
+            sample(sde, x0, integrator="em", step_size=0.01, num_steps=100, seed=0, compile=compiled)
 
 
 def test_a_series_that_looks_at_values_is_eager():

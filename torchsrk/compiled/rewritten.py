@@ -100,10 +100,12 @@ def _inverted(read: Callable[[Tensor], bool], input: Any) -> Any:
         return ~input
 
 
-def _product(read: Callable[[Tensor], bool], input: Any, other: Any) -> Any:
+def _product(read: Callable[[Tensor], bool], input: Any, other: Any = None, **kwargs: Any) -> Any:
     """As torch makes it of two lists of matrices, or of one matrix and a list, without its views before and after: a
     filter has such products in every round."""
-    if not (isinstance(input, Tensor) and isinstance(other, Tensor)) or not (2 <= input.ndim <= 3 == other.ndim):
+    if kwargs or not (isinstance(input, Tensor) and isinstance(other, Tensor)):
+        return NotImplemented
+    if not 2 <= input.ndim <= 3 == other.ndim:
         return NotImplemented
     if input.ndim == 2:
         if input.requires_grad:  # torch puts the list's matrices one after another then
