@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import Normal
 
 from torchsrk import Langevin, sample
 from torchsrk.potentials import FunctionPotential, GaussianMixture, LogisticRegression, Potential
@@ -137,6 +138,55 @@ def local_level() -> Density:
     return FunctionPotential(energy), 2
 
 
+def hidden_states() -> Density:
+    """A hidden Markov model of three states, by the forward algorithm."""
+    y = series()
+
+    def energy(x: Tensor) -> Tensor:
+        means, scales, turns = x[..., :3], x[..., 3:6].exp(), x[..., 6:].unflatten(-1, (3, 3)).log_softmax(-1)
+        alpha = Normal(means, scales).log_prob(y[0])
+        for t in range(1, LENGTH):
+            alpha = torch.logsumexp(alpha.unsqueeze(-1) + turns, -2) + Normal(means, scales).log_prob(y[t])
+        return 0.5 * x.square().sum(-1) - torch.logsumexp(alpha, -1)
+
+    return FunctionPotential(energy), 15
+
+
+def volatility() -> Density:
+    """A latent state for every value of the series."""
+    y = series()
+
+    def energy(x: Tensor) -> Tensor:
+        mean, pull, scale, h = x[..., 0], torch.tanh(x[..., 1]), x[..., 2].exp(), x[..., 3:]
+        log_density = Normal(0.0, 1.0).log_prob(x[..., :3]).sum(-1) + Normal(mean, scale).log_prob(h[..., 0])
+        for t in range(1, LENGTH):
+            log_density = log_density + Normal(mean + pull * (h[..., t - 1] - mean), scale).log_prob(h[..., t])
+            log_density = log_density + Normal(0.0, (h[..., t] / 2).exp()).log_prob(y[t])
+        return -log_density
+
+    return FunctionPotential(energy), LENGTH + 3
+
+
+def filter_of_two() -> Density:
+    """A local linear trend: states of two numbers, of which one is seen."""
+    y, seen = series(), torch.tensor([[1.0, 0.0]])
+
+    def energy(x: Tensor) -> Tensor:
+        turn = torch.tensor([[1.0, 1.0], [0.0, 1.0]]) * torch.tanh(1.0 + x[..., 3, None, None])
+        drift, noise, loss = torch.diag_embed(x[..., :2].exp()), x[..., 2, None, None].exp(), 0.5 * x.square().sum(-1)
+        mean, covariance = torch.zeros(*x.shape[:-1], 2, 1), torch.eye(2).expand(*x.shape[:-1], 2, 2)
+        for t in range(LENGTH):
+            mean, covariance = turn @ mean, turn @ covariance @ turn.mT + drift
+            factor, off = torch.linalg.cholesky(seen @ covariance @ seen.mT + noise), y[t] - seen @ mean
+            loss = loss + factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+            loss = loss + 0.5 * torch.linalg.solve_triangular(factor, off, upper=False).square().sum((-2, -1))
+            gain = torch.cholesky_solve(seen @ covariance, factor).mT
+            mean, covariance = mean + gain @ off, covariance - gain @ seen @ covariance
+        return loss
+
+    return FunctionPotential(energy), 4
+
+
 USUAL: dict[str, Callable[[], Density]] = {
     "mixture, 20-D": lambda: (GaussianMixture(torch.full((20,), 40.0**-0.5)), 20),
     "logistic regression": lambda: (LogisticRegression.synthetic(100, 20, seed=1), 20),
@@ -150,6 +200,9 @@ SERIES: dict[str, Callable[[], Density]] = {
     "AR(1), latent": latent,
     "GARCH": garch,
     "local level (Kalman)": local_level,
+    "HMM": hidden_states,
+    "stochastic volatility with torch.distributions": volatility,
+    "Kalman with matrices": filter_of_two,
 }
 
 
@@ -222,18 +275,18 @@ def seconds(call: dict[str, Any]) -> str:
 
 def report(runs: int, only: list[str]) -> None:
     print("First call after the import, seconds of the processor (of the clock)\n")
-    print(f"{'':<24}{'cold':>16}{'from disk':>16}")
+    print(f"{'':<48}{'cold':>16}{'from disk':>16}")
     for name in only:
         with TemporaryDirectory() as cache:
             cold = in_a_new_process(name, cache)
             warm = [in_a_new_process(name, cache) for _ in range(runs)]
-        print(f"{name:<24}{seconds(cold):>16}{seconds(middle(warm)):>16}", flush=True)
+        print(f"{name:<48}{seconds(cold):>16}{seconds(middle(warm)):>16}", flush=True)
     print(f"\nSeries of {LENGTH}: what the seconds of the processor go into when cold\n")
-    print(f"{'':<24}" + "".join(f"{part:>20}" for part in PARTS))
+    print(f"{'':<48}" + "".join(f"{part:>20}" for part in PARTS))
     for name in filter(only.__contains__, SERIES):
         with TemporaryDirectory() as cache:
             parts = in_a_new_process(name, cache, "--parts")["parts"]
-        print(f"{name:<24}" + "".join(f"{parts.get(part, 0.0):>20.2f}" for part in PARTS), flush=True)
+        print(f"{name:<48}" + "".join(f"{parts.get(part, 0.0):>20.2f}" for part in PARTS), flush=True)
 
 
 def middle(calls: list[dict[str, Any]]) -> dict[str, Any]:

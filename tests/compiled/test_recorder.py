@@ -62,7 +62,14 @@ def in_vmap(x):
     return torch.func.vmap(lambda v: (v.outer(v) @ v).sigmoid().sum() + v.dot(v))(x)
 
 
-RUN = (sums_up, in_vmap)
+def writes_to_what_a_view_shows(x):
+    doubled = 2.0 * x
+    same = doubled.view(doubled.shape).expand(doubled.shape)
+    same += x.sin()
+    return (doubled * same.detach().clone()).sum(-1) + doubled.square().sum(-1)
+
+
+RUN = (sums_up, in_vmap, writes_to_what_a_view_shows)
 NOT_RUN = (shares_memory, writes_to_parts, as_wide_as_particles_are_many, writes_much)
 
 

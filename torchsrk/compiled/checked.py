@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .check import Difference, EagerSteps, check_block, check_rows
 from .problem import Problem
-from .trace import CannotCompile
+from .trace import CannotCompile, collected_later
 
 if TYPE_CHECKING:
     from .programs import Found
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _SHARE = 0.01  # of the time since the last check that another one may take, where nothing is known to have changed
 
 
+@collected_later()
 def checked_steps(
     problem: Problem,
     eager: EagerSteps,

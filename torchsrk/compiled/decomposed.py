@@ -261,6 +261,59 @@ def _silu_backward(slope: Tensor, x: Tensor) -> Tensor:
     return slope * gate * (1 + x * (1 - gate))
 
 
+def _select_backward(grad: Tensor, sizes: Sequence[int], dim: int, index: int) -> Tensor:
+    """As torch's own, but without zeros beside what is the only entry."""
+    return grad.unsqueeze(dim) if sizes[dim] == 1 else aten.select_scatter(grad.new_zeros(sizes), grad, dim, index)
+
+
+def _select_scatter(x: Tensor, part: Tensor, dim: int, index: int) -> Tensor:
+    places = _line(x.shape[dim]).view([-1 if d == dim % x.ndim else 1 for d in range(x.ndim)])
+    return torch.where(places == index % x.shape[dim], part.unsqueeze(dim).expand(x.shape), x)
+
+
+def _lower_triangle(x: Tensor, diagonal: int = 0) -> Tensor:
+    rows, columns = x.shape[-2:]
+    if rows == columns == 1:
+        return x.clone() if diagonal >= 0 else torch.zeros_like(x)
+    is_below = _line(columns).unsqueeze(-2) - _line(rows).unsqueeze(-1) <= diagonal
+    return is_below & x if x.dtype == torch.bool else torch.where(is_below, x, aten.scalar_tensor(0, dtype=x.dtype))
+
+
+def _line(end: int, **form: Any) -> Tensor:
+    return aten.arange.start_step(0, end, 1, **form)
+
+
+def _transposed(x: Tensor, first: int, second: int) -> tuple[Any, tuple[Any, ...]]:
+    order = list(range(x.ndim))
+    if order:
+        order[first], order[second] = order[second], order[first]
+    return aten.permute.default, (x, order)
+
+
+def _transposed_matrix(x: Tensor) -> tuple[Any, tuple[Any, ...]]:
+    return aten.permute.default, (x, list(range(x.ndim))[::-1])
+
+
+def _viewed(x: Tensor, size: Sequence[int]) -> tuple[Any, tuple[Any, ...]]:
+    return aten.view.default, (x, size)
+
+
+def _made_simpler(operation: Callable[..., tuple[Any, tuple[Any, ...]]]) -> Callable[..., Any]:
+    def made(*args: Any) -> Any:
+        simpler, given = operation(*args)
+        return simpler(*given)
+
+    return made
+
+
+# Operations that are one other operation each: which one, and what that is given.
+SIMPLER: dict[Any, Callable[..., tuple[Any, tuple[Any, ...]]]] = {
+    aten.transpose.int: _transposed,
+    aten.t.default: _transposed_matrix,
+    aten._unsafe_view.default: _viewed,
+}
+
+
 def _dot(one: Tensor, other: Tensor) -> Tensor:
     return (one * other).sum(-1)
 
@@ -312,12 +365,18 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.as_strided.default: _strided,
     aten.maximum.default: _larger,
     aten.minimum.default: _smaller,
-    # torch's own would do, but import sympy for what they check: a third of a second.
+    # torch's own would do, but ask around so much that a long series takes seconds.
+    **{operation: _made_simpler(simpler) for operation, simpler in SIMPLER.items()},
+    aten.arange.default: _line,
+    aten.select_scatter.default: _select_scatter,
+    aten.tril.default: _lower_triangle,
+    # These import sympy for what they check: a third of a second.
     aten.unbind.int: _unbound,
     # As torch's own, without its wrapper: the backward pass of a long loop has thousands.
     aten.detach.default: aten.alias.default,
     aten.mv.default: _dot,
     aten.dot.default: _dot,
+    aten.select_backward.default: _select_backward,
     aten.tanh_backward.default: _tanh_backward,
     aten.sigmoid_backward.default: _sigmoid_backward,
     aten.threshold_backward.default: _threshold_backward,

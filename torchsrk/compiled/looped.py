@@ -17,7 +17,7 @@ from .calls import operation_name
 from .moves import overwrite, own
 from .operations import Kind, vector
 from .repeats import Repeat, find_repeats, leaves, with_leaves
-from .rounds import Advancing, Fixed, Moving, Numbers, Rounds
+from .rounds import Advancing, Fixed, Moving, Numbers, Rounds, columns_of
 from .statements import Body, Entry, Names
 from .trace import CannotCompile
 from .writer import Index, Shape, Shared, Value, Writer, count, loops, offset
@@ -191,13 +191,13 @@ class Loop:
             if node not in self.program.made_here:
                 continue
             lag = max((own_[1] for own_ in map(self._own, self._moving()) if own_ and own_[0] == number), default=0)
-            readers = [r for r in range(self.repeat.rounds) if self._has_readers_elsewhere(self.node(number, r))]
+            readers = self._rounds_read_later(number)
             early = self._is_read_early(number)
             if not lag and not readers and not early:
                 continue
             if not isinstance(node.meta["val"], Tensor):
                 raise CannotCompile("a step's loop reads several results of an operation in another round")
-            in_turns = not early and all(r >= self.repeat.rounds - 1 for r in readers)
+            in_turns = not early and all(r == self.repeat.rounds - 1 for r in readers)
             slots = min(all_slots, lag + 1) if in_turns else all_slots
             shape = _own_shape(writer, node)
             self.kept[number] = _Kept(total, shape, slots, node.meta["val"].dtype == torch.bool)
@@ -209,8 +209,10 @@ class Loop:
         users = (user for p in range(1, self.peeled + 1) for user in self.node(number, -p).users)
         return any(self.program.places.get(user, -1) >= self.repeat.end for user in users)
 
-    def _has_readers_elsewhere(self, node: fx.Node) -> bool:
-        return any(not self._is_inside(user) for user in node.users if user in self.program.places)
+    def _rounds_read_later(self, number: int) -> list[int]:
+        """The rounds whose value of a node is read after the loop."""
+        first, end, period = self.repeat.place(number, 0), self.repeat.end, self.repeat.period
+        return [r for r, last in enumerate(self.program.last_read[first:end:period]) if last >= end]
 
     def _store_what_is_fixed(self, writer: Writer) -> None:
         for number, arguments in enumerate(self.rounds.arguments):
@@ -344,17 +346,29 @@ class LoopedProgram:
         self.nodes, self.made_here, self.names = list(nodes), made_here, names
         self.places = {node: place for place, node in enumerate(self.nodes)}
         self.loops: dict[int, Loop] = {}
-        for found in find_repeats(self.nodes):
+        self._given = [leaves(node) for node in self.nodes]
+        self.last_read = self._last_read()
+        for found in find_repeats(self.nodes, self._given):
             loop = self._loop(found)
             if loop is not None:
                 self.loops[loop.repeat.first] = loop
+
+    def _last_read(self) -> list[int]:
+        """The place of the last node that reads each, or -1."""
+        last = [-1] * len(self.nodes)
+        for place, given in enumerate(self._given):
+            for leaf in given:
+                if isinstance(leaf, fx.Node):
+                    last[self.places[leaf]] = place
+        return last
 
     def _loop(self, found: Repeat) -> Loop | None:
         first, last = 0, found.rounds
         if not any(node in self.made_here for node in self.nodes[found.first : found.first + found.period]):
             return None
+        columns = columns_of(found, self._given, self.places)
         for _ in range(3):
-            rounds = Rounds(self.nodes, self.places, found, first, last)
+            rounds = Rounds(found, columns, self.places, first, last)
             if rounds.repeat.rounds < _FEWEST_ROUNDS:
                 return None
             loop = Loop(self, rounds)

@@ -28,6 +28,8 @@ class _Placed(NamedTuple):
 
 def stack_what_is_placed(graph: fx.Graph) -> None:
     """Rewrite sums in which parts take most of the places along a dimension."""
+    if sum(_placed(node) is not None for node in graph.nodes) < _FEWEST_PARTS:
+        return
     for node in list(graph.nodes):
         if _is_sum(node) and not (len(node.users) == 1 and _is_sum(next(iter(node.users)))):
             _rewrite(node)
@@ -41,31 +43,56 @@ def _rewrite(total: fx.Node) -> None:
     if not placed:
         return
     shape, dim = total.meta["val"].shape, placed[0].dim
-    parts: dict[int, fx.Node] = {}
+    parts: dict[int, list[fx.Node]] = {}
     others = []
-    graph = total.graph
-    with graph.inserting_before(total):
-        for term, one in found:
-            if one is None or one.dim != dim or not _has_form(term, total):
-                others.append(term)
-            elif one.place in parts:
-                parts[one.place] = _like(one.part, aten.add.Tensor, parts[one.place], one.part)
-            else:
-                parts[one.place] = one.part
-        if len(parts) < max(_FEWEST_PARTS, shape[dim] // 2) or not all(_has_form(other, total) for other in others):
-            return
-        like = next(iter(parts.values()))
-        if len(parts) < shape[dim]:
-            nothing = _like(like, aten.full.default)
-            nothing.meta["fill"] = 0.0
-        made = _like(total, aten.stack.default, [parts.get(k) or nothing for k in range(shape[dim])], dim)
+    for term, one in found:
+        if one is None or one.dim != dim or not _has_form(term, total):
+            others.append(term)
+        else:
+            parts.setdefault(one.place, []).append(one.part)
+    fewest = max(_FEWEST_PARTS, shape[dim] // 2)
+    if len(parts) < fewest or not all(_has_form(other, total) for other in others):
+        return
+    with total.graph.inserting_before(total):
+        made, *more = (_stack(total, dim, layer) for layer in _layers(parts, fewest))
+        for one_more in more:
+            made = _like(total, aten.add.Tensor, made, one_more)
         for other in reversed(others):
             made = _like(total, aten.add.Tensor, other, made)
     total.replace_all_uses_with(made)
 
 
+def _layers(parts: dict[int, list[fx.Node]], fewest: int) -> list[dict[int, fx.Node]]:
+    """What is added up at each place, as one part of each: as many layers as have parts at enough of the places.
+
+    So what a loop adds to a place in every round stays one operation on all places, and is not one at every place.
+    """
+    number = max(k for k in range(1, 1 + max(map(len, parts.values()))) if _places_of(parts, k) >= fewest)
+    layers: list[dict[int, fx.Node]] = [{} for _ in range(number)]
+    for place, (first, *rest) in parts.items():
+        while len(rest) >= number:  # of more parts the first ones are added up before, as they were
+            first = _like(first, aten.add.Tensor, first, rest.pop(0))
+        for layer, part in zip(layers, (first, *rest), strict=False):
+            layer[place] = part
+    return layers
+
+
+def _places_of(parts: dict[int, list[fx.Node]], number: int) -> int:
+    """At how many places there are so many parts."""
+    return sum(len(there) >= number for there in parts.values())
+
+
+def _stack(total: fx.Node, dim: int, parts: dict[int, fx.Node]) -> fx.Node:
+    """Parts at their places, and zeros at the others."""
+    size = total.meta["val"].shape[dim]
+    if len(parts) < size:
+        nothing = _like(next(iter(parts.values())), aten.full.default)
+        nothing.meta["fill"] = 0.0
+    return _like(total, aten.stack.default, [parts.get(k) or nothing for k in range(size)], dim)
+
+
 def _is_sum(node: fx.Node) -> bool:
-    return operation_name(node) == "add.Tensor" and Call(node).get("alpha") in (None, 1)
+    return operation_name(node) == "add.Tensor" and node.kwargs.get("alpha", 1) in (1,)
 
 
 def _terms(total: fx.Node) -> list[fx.Node]:

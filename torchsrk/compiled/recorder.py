@@ -21,10 +21,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from .calls import by_identity
+from .decomposed import SIMPLER
 
 _BY_VALUE = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _MASKS = (torch.bool, torch.uint8)
 _MARK = "_torchsrk_recorded"  # an attribute of tensors, which holds the recorder and the node that made them
+# What gives the tensor that it is given, if that has the form asked for.
+_VIEWS = {
+    *(torch.ops.aten.alias.default, torch.ops.aten.detach.default, torch.ops.aten.expand.default),
+    torch.ops.aten.view.default,
+}
 _OF = "made of"  # what a node tells: the places of the constants it is made of, or None if it is of other things too
 
 
@@ -62,6 +68,7 @@ def record(
     with recorder:
         result = function(*given)
     recorder.graph.output(tuple(map(recorder.node, result)) if isinstance(result, tuple) else recorder.node(result))
+    recorder.end()
     return recorder.graph, recorder.constants
 
 
@@ -86,9 +93,11 @@ def constants_of(value: Tensor) -> list[Tensor] | None:
 class _Facts(NamedTuple):
     """What there is to know of an operation. To ask torch every time would take longer than to run it."""
 
+    simpler: Callable[..., tuple[Any, tuple[Any, ...]]] | None  # see SIMPLER
     decomposition: Callable[..., Any] | None
     looks_at_values: bool
     is_settled: bool  # its results are of its arguments alone
+    is_view: bool  # it may give what it is given, in the same form
     written: tuple[tuple[int, str], ...]  # the places and names of arguments that it writes to
 
 
@@ -132,6 +141,10 @@ class _Recorder(TorchDispatchMode):
         self._last_input.meta[_OF] = frozenset() if is_constant else None
         return copy
 
+    def end(self) -> None:
+        """No more is noted: what is known for that of every tensor goes, and is none for Python to look through."""
+        self._made_on.clear()
+
     def node(self, tensor: Tensor) -> fx.Node:
         """What made a tensor; one that nothing here has made is a constant."""
         recorder, node = getattr(tensor, _MARK, (None, None))
@@ -152,6 +165,14 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         facts = self._facts_of(function)
+        if facts.simpler is not None:
+            function, args = facts.simpler(*args, **kwargs)
+            facts, kwargs = self._facts_of(function), {}
+        if facts.is_view:
+            made = function(*args, **kwargs)
+            if self._is_as_given(made, args[0]):
+                self._mark(getattr(args[0], _MARK)[1], made)
+                return made
         if facts.decomposition is not None:
             with self:
                 made = facts.decomposition(*args, **kwargs)
@@ -190,7 +211,14 @@ class _Recorder(TorchDispatchMode):
         composed = function.decompose if function._can_decompose() else None
         looks = looks_at_values(function)
         is_settled = torch.Tag.nondeterministic_seeded not in function.tags and "empty" not in function._schema.name
-        return _Facts(self._decompositions.get(function, composed), looks, is_settled, _written(function))
+        decomposition = self._decompositions.get(function, composed)
+        is_view, written = function in _VIEWS, _written(function)
+        return _Facts(SIMPLER.get(function), decomposition, looks, is_settled, is_view, written)
+
+    def _is_as_given(self, made: Tensor, given: Tensor) -> bool:
+        """Whether what a view gives is a tensor that was made here, as it is: no operation of its own then."""
+        same = made.shape == given.shape and made.stride() == given.stride()
+        return same and getattr(given, _MARK, (None,))[0] is self
 
     def _is_alone(self, tensor: Tensor) -> bool:
         """Whether the tensor was made here and shares its memory with none that was."""
@@ -239,12 +267,16 @@ class _Recorder(TorchDispatchMode):
 
     def _made(self, node: fx.Node, tensor: Tensor) -> fx.Node:
         node.meta["val"] = _form(tensor)
+        self._mark(node, tensor)
+        return node
+
+    def _mark(self, node: fx.Node, tensor: Tensor) -> None:
+        """Note what node a tensor is of."""
         attributes = tensor.__dict__
         if _MARK not in attributes:
             storage = tensor.untyped_storage()._cdata
             self._made_on.setdefault(storage, []).append(weakref.ref(tensor))
         attributes[_MARK] = self, node
-        return node
 
 
 def picks_by_number(function: Any, args: Any) -> bool:

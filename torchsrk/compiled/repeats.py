@@ -34,11 +34,12 @@ class Repeat:
         return self.first + round_ * self.period + number
 
 
-def find_repeats(nodes: Sequence[fx.Node]) -> list[Repeat]:
-    """Repeats that do not overlap, in their order, the longest preferred."""
+def find_repeats(nodes: Sequence[fx.Node], given: Sequence[Sequence[Any]]) -> list[Repeat]:
+    """Repeats that do not overlap, in their order, the longest preferred; ``given`` are the leaves of each node."""
     kinds: dict[Any, int] = {}
     results: dict[int, Any] = {}
-    line = np.array([kinds.setdefault(_kind(node, results), len(kinds)) for node in nodes])
+    pairs = zip(nodes, given, strict=True)
+    line = np.array([kinds.setdefault(_kind(node, own, results), len(kinds)) for node, own in pairs])
     found: list[Repeat] = []
     waiting = [(0, len(line))]
     while waiting:
@@ -67,7 +68,7 @@ def _longest(line: np.ndarray) -> Repeat | None:
     return best
 
 
-def _kind(node: fx.Node, results: dict[int, Any]) -> Any:
+def _kind(node: fx.Node, given: Sequence[Any], results: dict[int, Any]) -> Any:
     """What nodes have in common that are the same in different rounds; ``results`` has what is known of their values,
     which many share."""
     if node.op != "call_function":
@@ -79,16 +80,21 @@ def _kind(node: fx.Node, results: dict[int, Any]) -> Any:
         results[id(value)] = result
     fill = node.meta.get("fill")  # of a constant, which has no arguments left
     args, kwargs = node.args, node.kwargs
-    words = tuple([leaf if isinstance(leaf, (bool, str)) else type(leaf) for leaf in leaves(node)])
+    words = tuple([leaf if isinstance(leaf, (bool, str)) else type(leaf) for leaf in given])
     form = (len(args), *kwargs, *[len(part) for part in args if isinstance(part, (list, tuple))])
     return id(node.target), form, words, result, None if fill is None or isinstance(fill, fx.Node) else repr(fill)
 
 
 def leaves(node: fx.Node) -> list[Any]:
     """All that a node is given, one after another."""
-    found: list[Any] = []
-    _collect((*node.args, *node.kwargs.values()), found)
-    return found
+    args, kwargs = node.args, node.kwargs
+    parts = [*args, *kwargs.values()] if kwargs else [*args]
+    for part in parts:
+        if isinstance(part, (list, tuple)):
+            found: list[Any] = []
+            _collect(parts, found)
+            return found
+    return parts
 
 
 def _collect(parts: Iterable[Any], found: list[Any]) -> None:

@@ -100,11 +100,28 @@ def _inverted(read: Callable[[Tensor], bool], input: Any) -> Any:
         return ~input
 
 
+def _product(read: Callable[[Tensor], bool], input: Any, other: Any = None, **kwargs: Any) -> Any:
+    """As torch makes it of two lists of matrices, or of one matrix and a list, without its views before and after: a
+    filter has such products in every round."""
+    if kwargs or not (isinstance(input, Tensor) and isinstance(other, Tensor)):
+        return NotImplemented
+    if not 2 <= input.ndim <= 3 == other.ndim:
+        return NotImplemented
+    if input.ndim == 2:
+        if input.requires_grad:  # torch puts the list's matrices one after another then
+            return NotImplemented
+        input = input.expand(len(other), *input.shape)
+    if input.shape[0] != other.shape[0] or torch._C._functorch.peek_interpreter_stack() is not None:
+        return NotImplemented
+    return torch.bmm(input, other)
+
+
 _REWRITES: dict[str, Callable[..., Any]] = {
     "__getitem__": _picked,
     "__setitem__": _written,
     "masked_select": _selected,
     "cumprod": _running_product,
     "one_hot": _one_hot,
+    **dict.fromkeys(("matmul", "__matmul__"), _product),
     **dict.fromkeys(("__invert__", "bitwise_not", "logical_not"), _inverted),
 }

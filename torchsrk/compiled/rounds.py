@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
+import numpy as np
 from torch import fx
 
-from .repeats import Repeat, leaves
+from .repeats import Repeat
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,39 @@ class Moving:
 Argument = Fixed | Advancing | Numbers | Moving
 
 
+class Column:
+    """What the node at one place in a round is given at one place, in all rounds: of one type, as repeats have it.
+
+    Attributes:
+        numbers: of each round, where that must move on evenly: the places of nodes, or whole numbers.
+    """
+
+    def __init__(self, leaves: list[Any], places: dict[fx.Node, int]) -> None:
+        self.leaves = leaves
+        kind = leaves[0]
+        if isinstance(kind, fx.Node):
+            self.numbers: np.ndarray | None = np.array([places[leaf] for leaf in leaves])
+        else:
+            is_number = isinstance(kind, int) and not isinstance(kind, bool)
+            self.numbers = np.array(leaves) if is_number else None
+
+    def follows(self, middle: int) -> np.ndarray:
+        """Of every round, whether it has what the two in the middle have, or let expect."""
+        numbers, leaves = self.numbers, self.leaves
+        if numbers is not None:
+            start = numbers[middle]
+            return numbers == start + (np.arange(len(numbers)) - middle) * (numbers[middle + 1] - start)
+        if isinstance(leaves[0], float):
+            return np.ones(len(leaves), dtype=bool)
+        return np.array([bool(leaf == leaves[middle]) for leaf in leaves])
+
+
+def columns_of(found: Repeat, given: Sequence[Sequence[Any]], places: dict[fx.Node, int]) -> list[list[Column]]:
+    """Those of every node of a round; ``given`` are the leaves of all nodes of the graph."""
+    rows = (given[found.place(number, 0) : found.end : found.period] for number in range(found.period))
+    return [[Column(list(leaves), places) for leaves in zip(*of_node, strict=True)] for of_node in rows]
+
+
 class Rounds:
     """A repeat whose rounds all read by the same rule.
 
@@ -54,34 +89,23 @@ class Rounds:
     """
 
     def __init__(
-        self, nodes: Sequence[fx.Node], places: dict[fx.Node, int], found: Repeat, first: int, last: int
+        self, found: Repeat, columns: Sequence[Sequence[Column]], places: dict[fx.Node, int], first: int, last: int
     ) -> None:
         """From the round ``first`` of the repeat to ``last`` at most."""
         self._places = places
-        given = [
-            [leaves(node) for node in nodes[found.place(number, 0) : found.end : found.period]]
-            for number in range(found.period)
-        ]
-        first, last = self._regular(given, first, last)
+        first, last = self._regular(columns, first, last)
         self.peeled = first
         self.repeat = Repeat(found.place(0, first), found.period, last - first)
-        self.arguments = [
-            [self._rule([row[slot] for row in rows[first:last]]) for slot in range(len(rows[0]))] for rows in given
-        ]
+        self.arguments = [[self._rule(column.leaves[first:last]) for column in of_node] for of_node in columns]
 
-    def _regular(self, given: list[list[list[Any]]], first: int, last: int) -> tuple[int, int]:
+    def _regular(self, columns: Sequence[Sequence[Column]], first: int, last: int) -> tuple[int, int]:
         """The rounds around the middle one that follow its rule."""
         middle = (first + last) // 2
-        for rows in given:
-            for slot in range(len(rows[0])):
-                for step in (-1, 1):
-                    end = first - 1 if step < 0 else last
-                    for round_ in range(middle, end, step):
-                        if not self._follows(
-                            rows[middle][slot], rows[middle + 1][slot], rows[round_][slot], round_ - middle
-                        ):
-                            first, last = (round_ + 1, last) if step < 0 else (first, round_)
-                            break
+        for column in chain.from_iterable(columns):
+            others = np.flatnonzero(~column.follows(middle))
+            before, after = others[others < middle], others[others > middle]
+            first = max(first, int(before[-1]) + 1) if len(before) else first
+            last = min(last, int(after[0])) if len(after) else last
         return first, last
 
     def _number(self, leaf: Any) -> int | None:
@@ -89,14 +113,6 @@ class Rounds:
         if isinstance(leaf, fx.Node):
             return self._places[leaf]
         return leaf if isinstance(leaf, int) and not isinstance(leaf, bool) else None
-
-    def _follows(self, middle: Any, after: Any, leaf: Any, rounds: int) -> bool:
-        start, then, now = map(self._number, (middle, after, leaf))
-        if isinstance(leaf, float):
-            return True
-        if start is None or then is None or now is None:
-            return bool(leaf == middle)
-        return now == start + rounds * (then - start)
 
     def _rule(self, leaves: list[Any]) -> Argument:
         first = leaves[0]

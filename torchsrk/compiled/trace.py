@@ -294,7 +294,9 @@ class Watch(TorchFunctionMode):
     def __init__(self, most_operations: int) -> None:
         super().__init__()
         self.reads: list[tuple[Tensor, Tensor]] = []
-        self.conditions: list[Tensor] = []
+        self._conditions: list[Tensor] = []
+        self._hold: dict[int, Tensor] = {}  # conditions taken together, by how many dimensions they have
+        self._particles = 0
         self._read: set[int] = set()
         self._operations, self._most_operations = 0, most_operations
 
@@ -304,10 +306,7 @@ class Watch(TorchFunctionMode):
             raise CannotCompile(f"a step makes more than {self._most_operations} operations")
         name = getattr(function, "__name__", "")
         if name in ("all", "_is_all_true") and len(args) == 1 and not kwargs and _called_by_a_distribution():
-            condition = args[0]
-            while torch._C._functorch.is_functorch_wrapped_tensor(condition):  # within vmap: that of all particles
-                condition = torch._C._functorch.get_unwrapped(condition)
-            self.conditions.append(condition)
+            self._note_condition(args[0])
             return True
         if name in ("full_like", "new_full") and (filled := _filled(args, kwargs or {})) is not None:
             return filled
@@ -341,22 +340,38 @@ class Watch(TorchFunctionMode):
     ) -> Callable[..., Any]:
         """The step of so many particles, watched: a function of a state, normals, the time and places."""
 
+        self._particles = particles
+
         def watched(state: Tensor, *arguments: Tensor) -> Any:
             with torch.no_grad(), self, looks or nullcontext():
                 moved = step(state, *arguments)
             if isinstance(moved, tuple):
-                return self._invalidated(moved[0], particles), *moved[1:]
-            return self._invalidated(moved, particles)
+                return self._invalidated(moved[0]), *moved[1:]
+            return self._invalidated(moved)
 
         return watched
 
-    def _invalidated(self, moved: Tensor, particles: int) -> Tensor:
+    def _note_condition(self, condition: Tensor) -> None:
+        """Take a distribution's condition together with those before: at once, so that in a loop every round does, and
+        none is kept for all rounds."""
+        if torch._C._functorch.peek_interpreter_stack() is None:
+            return self._take_together(condition)
+        while torch._C._functorch.is_functorch_wrapped_tensor(condition):  # within vmap: that of all particles
+            condition = torch._C._functorch.get_unwrapped(condition)
+        self._conditions.append(condition)  # what is made of it here would end with the transformation
+
+    def _take_together(self, condition: Tensor) -> None:
+        others = [d for d, size in enumerate(condition.shape) if size != self._particles]
+        holds = condition.all(others) if others else condition
+        before = self._hold.get(holds.ndim)
+        self._hold[holds.ndim] = holds if before is None else before & holds
+
+    def _invalidated(self, moved: Tensor) -> Tensor:
         """The new states, NaN where a distribution would have raised an error: the run then ends with one."""
-        for condition in self.conditions:
-            others = [d for d, size in enumerate(condition.shape) if size != particles]
-            holds = condition.all(others) if others else condition
-            holds = holds.unsqueeze(-1) if holds.ndim else holds
-            moved = torch.where(holds, moved, math.nan)
+        for condition in self._conditions:
+            self._take_together(condition)
+        for holds in self._hold.values():
+            moved = torch.where(holds.unsqueeze(-1) if holds.ndim else holds, moved, math.nan)
         return moved
 
 
