@@ -6,6 +6,7 @@ import inspect
 import os
 import sys
 from abc import ABC, abstractmethod
+from functools import cache
 from types import FunctionType
 from typing import ClassVar
 
@@ -157,8 +158,9 @@ def _made(scheme: type[Integrator]) -> str:
     return f"{scheme.__name__}({', '.join(f'{name}=...' for name in _missing(scheme))})"
 
 
+@cache
 def _missing(scheme: type[Integrator]) -> list[str]:
-    """The arguments without defaults."""
+    """The arguments without defaults; looked up once: Python reads a signature's text anew every time."""
     given = inspect.signature(scheme).parameters.values()
     return [each.name for each in given if each.default is each.empty and each.kind not in _TAKES_NONE]
 
