@@ -227,11 +227,11 @@ def _texts(loops: Sequence[_Loop], names: Names, places: dict[str, int], hint: s
             yield loops.pop(0).text(names, hint)
 
 
-def _can_swap(product: _Loop, number: _Loop, names: Names) -> bool:
-    """Whether a number stands after a product, in the way of what belongs to it, and is made of nothing of it."""
-    first, second = product.statements[0], number.statements[0]
-    is_variable = second.loops == () and second.array in names.variables
-    return first.part is not None and is_variable and first.array not in {entry.array for entry in second.reads}
+def _can_swap(product: _Loop, numbers: _Loop, names: Names) -> bool:
+    """Whether numbers stand after a product, in the way of what belongs to it, and are made of nothing of it."""
+    first = product.statements[0]
+    are_variables = all(s.loops == () and s.array in names.variables for s in numbers.statements)
+    return first.part is not None and are_variables and first.array not in numbers.arrays
 
 
 def _can_run_by_blocks(product: _Loop, between: _Loop, back: _Loop, places: dict[str, int]) -> bool:
