@@ -195,6 +195,20 @@ def test_a_chain_reads_the_weights_of_a_layer_once_there_and_back(hidden, dtype,
     assert not [node for node in scaled if node.meta["val"].numel() == hidden**2]
 
 
+@pytest.mark.parametrize("particles", [1, 3])
+def test_numbers_that_a_product_is_followed_by_may_be_made_of_it(particles, monkeypatch):
+    """The first of them is not, and could go before the product; the next one reads what the product fills."""
+    matrix, seen = weights(3, 1), compiled_from_here(monkeypatch)
+
+    def drift(x):
+        product, first = torch.tanh(x).cumsum(-1) @ matrix, x[:, 2:].exp()
+        then = product + first
+        return 0.1 * then.sin() * then.cos() * first - x
+
+    assert_same(*both(quiet(drift), start(particles, 3).abs(), "em"))
+    assert all("/* mm (particles, 1) */" in text for text in seen)
+
+
 def test_what_a_product_still_reads_is_not_written_over_by_blocks(monkeypatch):
     """A square matrix: what lies between both products takes the place of the first one's factor, once that is read."""
     matrix, seen = weights(130, 130), compiled_from_here(monkeypatch)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SHARE = 0.01  # of the time since the last check that another one may take, where nothing is known to have changed
 
 
-@collected_later()
+@collected_later()  # also during the check: what a new trace has noted is still there
 def checked_steps(
     problem: Problem,
     eager: EagerSteps,

@@ -58,12 +58,14 @@ class _Windows:
         if any(self._pad):
             x = aten.constant_pad_nd(x, [p for pad in reversed(self._pad) for p in (pad, pad)], fill)
         flat = x.reshape(*x.shape[:-dims], math.prod(self.padded))
-        return flat.index_select(-1, torch.tensor(self.places)).reshape(*flat.shape[:-1], self.entries, -1)
+        places = torch.tensor(self.places, device=x.device)
+        return flat.index_select(-1, places).reshape(*flat.shape[:-1], self.entries, -1)
 
     def added(self, parts: Tensor) -> Tensor:
         """The transpose of ``of``: what windows share is added up."""
         zeros = parts.new_zeros(*parts.shape[:-2], math.prod(self.padded))
-        whole = zeros.index_add(-1, torch.tensor(self.places), parts.reshape(*parts.shape[:-2], -1))
+        places = torch.tensor(self.places, device=parts.device)
+        whole = zeros.index_add(-1, places, parts.reshape(*parts.shape[:-2], -1))
         whole = whole.reshape(*parts.shape[:-2], *self.padded)
         for d, (size, pad) in enumerate(zip(self.padded, self._pad, strict=True)):
             whole = whole.narrow(d - len(self.padded), pad, size - 2 * pad)
@@ -151,8 +153,8 @@ def _largest_pool(
     windows = _pool(x, kernel, stride, pad, apart)
     largest, at = windows.of(x).max(-2)
     shape = (*x.shape[:-2], *windows.out)
-    table = torch.tensor(windows.places).reshape(windows.entries, -1)
-    places = table[at, torch.arange(at.shape[-1])]
+    table = torch.tensor(windows.places, device=x.device).reshape(windows.entries, -1)
+    places = table[at, torch.arange(at.shape[-1], device=x.device)]
     return largest.reshape(shape), places.reshape(shape)
 
 
@@ -164,7 +166,7 @@ def _largest_pool_backward(
     windows = _pool(x, kernel, stride, pad, apart)
     parts = windows.of(x)
     first = parts.max(-2, keepdim=True)[1]
-    is_first = torch.arange(windows.entries).unsqueeze(-1) == first
+    is_first = torch.arange(windows.entries, device=x.device).unsqueeze(-1) == first
     return windows.added(torch.where(is_first, grad.flatten(-2).unsqueeze(-2), 0.0))
 
 
@@ -192,7 +194,7 @@ def _attention_backward(
     scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = query @ key.mT * scale
     if causal:
-        below = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        below = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         scores = torch.where(below, scores, -math.inf)
     if attn_mask is not None:
         scores = torch.where(attn_mask, scores, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
@@ -219,7 +221,7 @@ def _interpolation_backward(
     grad: Tensor, size: list[int], input_size: list[int], align_corners: bool, scales: float | None = None
 ) -> Tensor:
     """It is linear: what it makes of every single entry is its matrix."""
-    each = torch.eye(input_size[-1], dtype=grad.dtype).unsqueeze(0)
+    each = torch.eye(input_size[-1], dtype=grad.dtype, device=grad.device).unsqueeze(0)
     return grad @ aten.upsample_linear1d(each, size, align_corners, scales).squeeze(0).mT
 
 
@@ -267,7 +269,7 @@ def _select_backward(grad: Tensor, sizes: Sequence[int], dim: int, index: int) -
 
 
 def _select_scatter(x: Tensor, part: Tensor, dim: int, index: int) -> Tensor:
-    places = _line(x.shape[dim]).view([-1 if d == dim % x.ndim else 1 for d in range(x.ndim)])
+    places = _line(x.shape[dim], device=x.device).view([-1 if d == dim % x.ndim else 1 for d in range(x.ndim)])
     return torch.where(places == index % x.shape[dim], part.unsqueeze(dim).expand(x.shape), x)
 
 
@@ -275,7 +277,8 @@ def _lower_triangle(x: Tensor, diagonal: int = 0) -> Tensor:
     rows, columns = x.shape[-2:]
     if rows == columns == 1:
         return x.clone() if diagonal >= 0 else torch.zeros_like(x)
-    is_below = _line(columns).unsqueeze(-2) - _line(rows).unsqueeze(-1) <= diagonal
+    down, across = _line(rows, device=x.device).unsqueeze(-1), _line(columns, device=x.device)
+    is_below = across - down <= diagonal
     return is_below & x if x.dtype == torch.bool else torch.where(is_below, x, aten.scalar_tensor(0, dtype=x.dtype))
 
 

@@ -115,8 +115,9 @@ def _waves(
     rows: int, columns: int, period: int, first: int | None, like: Tensor, forward: bool
 ) -> tuple[Tensor, Tensor]:
     """cos and sin of ±2π jk/period, (rows, columns); k counts from ``first``, by default 0."""
-    along = torch.arange(first or 0, columns + (first or 0))
-    angles = (torch.arange(rows).unsqueeze(-1) * along % period).to(torch.float64) * (2.0 * math.pi / period)
+    along = torch.arange(first or 0, columns + (first or 0), device=like.device)
+    down = torch.arange(rows, device=like.device).unsqueeze(-1)
+    angles = (down * along % period).to(torch.float64) * (2.0 * math.pi / period)
     sin = angles.sin()
     return angles.cos().to(like.dtype), (-sin if forward else sin).to(like.dtype)
 

@@ -33,7 +33,7 @@ def fuse_into_products(graph: fx.Graph, of_state: set[fx.Node], fixed: bool, one
         if operation_name(node) == "add.Tensor":
             _start_from_row(node, of_state)
         elif fixed and operation_name(node) in _FACTORS:
-            _scale_weights(node, of_state, one_copy)
+            _take_row_out(node, of_state, one_copy)
     drop_unread(graph)
 
 
@@ -53,7 +53,8 @@ def _start_from_row(node: fx.Node, of_state: set[fx.Node]) -> None:
             return
 
 
-def _scale_weights(node: fx.Node, of_state: set[fx.Node], one_copy: bool) -> None:
+def _take_row_out(node: fx.Node, of_state: set[fx.Node], one_copy: bool) -> None:
+    """Make a row that is a factor of a product's terms a part of the weights or, with one copy, a factor of its own."""
     call, (left_name, weights_name) = Call(node), _FACTORS[operation_name(node) or ""]
     left, weights = call[left_name], call[weights_name]
     if weights in of_state or left not in node.args or weights not in node.args:  # both are replaced, or none

@@ -92,7 +92,7 @@ def _stack(total: fx.Node, dim: int, parts: dict[int, fx.Node]) -> fx.Node:
 
 
 def _is_sum(node: fx.Node) -> bool:
-    return operation_name(node) == "add.Tensor" and node.kwargs.get("alpha", 1) in (1,)
+    return operation_name(node) == "add.Tensor" and bool(node.kwargs.get("alpha", 1) == 1)
 
 
 def _terms(total: fx.Node) -> list[fx.Node]:

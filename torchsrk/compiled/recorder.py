@@ -28,8 +28,8 @@ _MASKS = (torch.bool, torch.uint8)
 _MARK = "_torchsrk_recorded"  # an attribute of tensors, which holds the recorder and the node that made them
 # What gives the tensor that it is given, if that has the form asked for.
 _VIEWS = {
-    *(torch.ops.aten.alias.default, torch.ops.aten.detach.default, torch.ops.aten.expand.default),
-    torch.ops.aten.view.default,
+    *(torch.ops.aten.alias.default, torch.ops.aten.detach.default),
+    *(torch.ops.aten.expand.default, torch.ops.aten.view.default),
 }
 _OF = "made of"  # what a node tells: the places of the constants it is made of, or None if it is of other things too
 
@@ -142,7 +142,7 @@ class _Recorder(TorchDispatchMode):
         return copy
 
     def end(self) -> None:
-        """No more is noted: what is known for that of every tensor goes, and is none for Python to look through."""
+        """Let go of what was noted of every tensor: nothing more is recorded, and Python would look through it all."""
         self._made_on.clear()
 
     def node(self, tensor: Tensor) -> fx.Node:
