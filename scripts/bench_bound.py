@@ -7,8 +7,7 @@ nearest cache; its noise, by compiled steps of a potential that is 0. All take t
 time of the processor. The ratio at the bound is what jax over torchsrk would be if a step took the parts and no more.
 A bar above it is out of reach on this processor, unless activations or noise become faster; one above the ratio of the
 products alone is out of reach whatever becomes of those. Without jax the parts are shown alone. With
-``ATEN_CPU_CAPABILITY=avx2`` in the environment nobody uses AVX-512 but the library of jax's matrix products, which has
-no switch: where vectors of AVX-512 are taken whole, the ratios are then of unlike things.
+``ATEN_CPU_CAPABILITY=avx2`` in the environment nobody uses AVX-512, nor jax.
 """
 
 from __future__ import annotations
