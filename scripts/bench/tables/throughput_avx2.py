@@ -13,7 +13,7 @@ TITLE = "Throughput beside a jax scan, AVX-512 switched off"
 
 
 def without_avx512(environment: Mapping[str, str]) -> dict[str, str]:
-    """torchsrk does as torch does; jax's compiler has a switch, and from its library of matrix products it is hidden."""
+    """torchsrk does as torch does; jax has a switch for its compiler, and none for its library of matrix products."""
     switches = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
     flags = f"{environment.get('XLA_FLAGS', '')} --xla_cpu_max_isa=AVX2".strip()
     return {**environment, **switches, "XLA_FLAGS": flags, HIDE: "1"}
