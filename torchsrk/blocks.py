@@ -8,6 +8,7 @@ fits the cache keeps its state there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 def default_block_size(x0: Tensor) -> int:
     """Rows of x0 in a block, from the size of a row alone."""
-    rows = max(1, _BLOCK_ELEMENTS // max(1, x0[0].numel()))
+    rows = max(1, _BLOCK_ELEMENTS // max(1, math.prod(x0.shape[1:])))
     return rows if rows < 16 else rows - rows % 16  # whole cache lines
 
 

@@ -4,10 +4,11 @@
  * lists STREAMS and COMPONENTS; and MEMBERS: how many particles of the noise, numbered one after another, are one
  * particle here, with as many times the components; and SUBSTEPS: how many steps of noise a step reads, side by side. */
 
-#define MAX_THREADS 64
 /* Philox blocks drawn at a time: enough for the kernel's lanes, few enough for the cache. */
 #define NOISE_BLOCKS (1024 / GROUPS)
 #define MAX_NOISE_STEPS 64
+/* Nanoseconds of work that are worth sharing: other threads take some ten thousand to wake, and more to start. */
+#define WORTH_SHARING 60000
 
 static const uint32_t streams[NOISES] = {STREAMS};
 static const int64_t components[NOISES] = {COMPONENTS};
@@ -39,6 +40,9 @@ typedef struct {
     int64_t next_tile;
     int failed;
 } Queue;
+
+/* Nanoseconds of a step of a group, as the last call saw them: a density's own. 0 before any. */
+static int64_t group_takes;
 
 /* What a thread works in: for each group of a tile. */
 typedef struct {
@@ -131,21 +135,28 @@ static void run_tile(const Run *run, int64_t tile, Desk *desks)
     }
 }
 
-static void *run_tiles(void *argument)
+static int64_t nanoseconds(void)
 {
-    Queue *const queue = argument;
-    const int64_t particles = queue->run->particles, tiles = (particles + TILE_PARTICLES - 1) / TILE_PARTICLES;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * (int64_t)1000000000 + now.tv_nsec;
+}
+
+static int64_t groups_of(int64_t particles) { return (particles + TILE - 1) / TILE; }
+
+static int64_t tiles_of(int64_t particles) { return (particles + TILE_PARTICLES - 1) / TILE_PARTICLES; }
+
+/* A tile's work space, and ``desks`` in it; null if there is no memory. */
+static void *furnished(const Run *run, Desk *desks)
+{
     /* The last tile may have the fewest particles, and so the most steps of noise at a time. */
-    const int64_t together = steps_drawn_together(particles - (tiles - 1) * TILE_PARTICLES);
+    const int64_t together = steps_drawn_together(run->particles - (tiles_of(run->particles) - 1) * TILE_PARTICLES);
     int64_t vectors = WORKSPACE + 2 * WIDTH;
     for (int i = 0; i < NOISES; i++)
         vectors += together * SUBSTEPS * MEMBERS * components[i];
     void *memory = 0;
-    if (posix_memalign(&memory, 64, (size_t)(GROUPS * vectors) * sizeof(V)) != 0) {
-        __atomic_store_n(&queue->failed, 1, __ATOMIC_RELAXED);
+    if (posix_memalign(&memory, 64, (size_t)(GROUPS * vectors) * sizeof(V)) != 0)
         return 0;
-    }
-    Desk desks[GROUPS];
     V *free_from = memory;
     for (int g = 0; g < GROUPS; g++) {
         desks[g].temporaries = free_from;
@@ -157,29 +168,41 @@ static void *run_tiles(void *argument)
             free_from += together * SUBSTEPS * MEMBERS * components[i];
         }
     }
+    return memory;
+}
+
+static void run_tiles(void *argument)
+{
+    Queue *const queue = argument;
+    const Run *const run = queue->run;
+    const int64_t tiles = tiles_of(run->particles);
+    Desk desks[GROUPS];
+    void *memory = 0;
     for (;;) {
         const int64_t tile = __atomic_fetch_add(&queue->next_tile, 1, __ATOMIC_RELAXED);
         if (tile >= tiles)
             break;
-        run_tile(queue->run, tile, desks);
+        if (!memory && !(memory = furnished(run, desks))) {
+            __atomic_store_n(&queue->failed, 1, __ATOMIC_RELAXED);
+            break;
+        }
+        const int64_t start = nanoseconds();
+        run_tile(run, tile, desks);
+        if (tile == 0) {
+            const int64_t steps = run->steps * groups_of(at_most(run->particles, TILE_PARTICLES));
+            __atomic_store_n(&group_takes, 1 + (nanoseconds() - start) / steps, __ATOMIC_RELAXED);
+        }
     }
     free(memory);
-    return 0;
 }
 
-/* 0, or 1 if there was no memory. Threads are started for the call, so nothing outlives it. */
-int torchsrk_run(const Run *run, int threads)
+/* 0, or 1 if there was no memory. */
+int torchsrk_run(const Run *run, int threads, Team team)
 {
     Queue queue = {run, 0, 0};
-    pthread_t handles[MAX_THREADS];
-    int started = 0;
-    const int64_t tiles = (run->particles + TILE_PARTICLES - 1) / TILE_PARTICLES;
-    threads = threads > MAX_THREADS ? MAX_THREADS : threads;
-    threads = threads > tiles ? (int)tiles : threads;
-    while (started < threads - 1 && pthread_create(&handles[started], 0, run_tiles, &queue) == 0)
-        started++;
-    run_tiles(&queue);
-    for (int i = 0; i < started; i++)
-        pthread_join(handles[i], 0);
+    const double takes = (double)__atomic_load_n(&group_takes, __ATOMIC_RELAXED);
+    const double work = takes * (double)(groups_of(run->particles) * run->steps);
+    const int is_worth_it = tiles_of(run->particles) > 1 && (!takes || work > WORTH_SHARING);
+    share(team, is_worth_it ? threads : 1, run_tiles, &queue);
     return queue.failed;
 }

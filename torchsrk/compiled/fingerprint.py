@@ -30,6 +30,7 @@ from torch import Tensor
 PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...), range, slice, np.generic, PurePath)
 _SIMPLE = {int, str, bool, bytes, type(None)}
 _CONTAINERS = {dict, OrderedDict, set}
+_NAMES = {str}
 SETTLED_VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 # Code that does not change under a running program, and reads nothing that does.
 SETTLED = {"torch", "torchsrk", "numpy", "scipy", "math", "cmath", "operator", "functools", "itertools", "typing"} | {
@@ -143,14 +144,14 @@ class Reader:
 
     def mapping(self, value: Mapping[Any, Any]) -> Hashable:
         items = tuple(value.values())
-        kinds, parts = tuple(map(type, items)), list[Any]()
-        for kind, item in zip(kinds, items, strict=True):
-            if kind in _SIMPLE:  # as ``mark`` would tell, without a call for each of the many that a module has
-                parts.append(item)
-            else:
-                parts.append(None if kind in _CONTAINERS and not item else self.mark(item))
-        keys = tuple(value) if set(map(type, value)) <= {str} else tuple(map(self.mark, value))
-        return type(value), keys, kinds, tuple(parts)
+        kinds = tuple(map(type, items))
+        simple, containers, others = _sorted_out(kinds)
+        # As ``mark`` would tell, without a call for each of the many that a module has and are of no interest.
+        told = [items[place] for place in simple]
+        full = [(place, self.mark(items[place])) for place in containers if items[place]]
+        parts = [self.mark(items[place]) for place in others]
+        keys = tuple(value) if set(map(type, value)) <= _NAMES else tuple(map(self.mark, value))
+        return type(value), keys, kinds, tuple(told), tuple(full), tuple(parts)
 
     def buffer(self, value: Any) -> Hashable:
         data = memoryview(value).tobytes()
@@ -199,10 +200,11 @@ class Reader:
         return self.itself(value)
 
     def function(self, value: FunctionType) -> Hashable:
-        around = (value.__defaults__, value.__kwdefaults__, value.__closure__, vars(value))
+        around = (value.__defaults__, value.__kwdefaults__, value.__closure__, vars(value) or None)
+        told = tuple(None if part is None else self.mark(part) for part in around)
         if self.is_settled(value):
-            return self.itself(value.__code__), *map(self.mark, around)
-        return self.itself(value.__code__), *map(self.mark, around), tuple(self._read_by(value))
+            return self.itself(value.__code__), told
+        return self.itself(value.__code__), told, tuple(self._read_by(value))
 
     def _read_by(self, function: FunctionType) -> Iterator[Hashable]:
         """What a function reads by name: globals, and attributes of modules among them."""
@@ -254,7 +256,11 @@ class Reader:
         if isinstance(value, torch.jit.ScriptModule) or (attributes is None and not slots):
             self.complete = False
         parts = tuple((name, self.mark(getattr(value, name))) for name in slots)
-        return self.mark(kind), parts, None if attributes is None else self.mark(attributes)
+        return self.kind(kind), parts, None if attributes is None else self.mark(attributes)
+
+    def kind(self, value: type) -> Hashable:
+        """The class of an object, which most share with others."""
+        return self.mark(value) if _unsettled(value) else self.itself(value)
 
 
 def _outright(value: Any) -> Hashable:
@@ -292,6 +298,14 @@ _READERS: tuple[tuple[Any, _Read | None], ...] = (
 @functools.lru_cache(maxsize=4096)
 def _reader_of(kind: type) -> _Read | None:
     return next(read for kinds, read in _READERS if issubclass(kind, kinds))
+
+
+@functools.lru_cache(maxsize=4096)
+def _sorted_out(kinds: tuple[type, ...]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """The places of what is told by itself, of containers that may be empty, and of all else."""
+    simple = tuple(place for place, kind in enumerate(kinds) if kind in _SIMPLE)
+    containers = tuple(place for place, kind in enumerate(kinds) if kind in _CONTAINERS)
+    return simple, containers, tuple(sorted({*range(len(kinds))} - {*simple, *containers}))
 
 
 @functools.lru_cache(maxsize=4096)

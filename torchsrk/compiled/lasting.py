@@ -95,6 +95,9 @@ class _LastingReader(Reader):
         self.complete &= all(are_as_written(base) for base in bases if is_settled(base))
         return tuple(map(_name, bases))
 
+    def kind(self, value: type) -> Hashable:
+        return self.mark(value)
+
     def is_settled(self, value: FunctionType) -> bool:
         """By where it was written: a decorator may have given it another function's name."""
         return _is_written_in_settled(value)

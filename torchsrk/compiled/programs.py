@@ -356,7 +356,7 @@ class Way:
 
 
 def load(program: str) -> ctypes.CDLL:
-    """The library of a program: ``torchsrk_run`` takes a struct that says all, and the number of threads."""
+    """The library of a program: see ``stored.declared``."""
     return stored.declared(build.load(program, _SIMD))
 
 
@@ -383,6 +383,6 @@ def program_of(code: StepCode, problem: Problem, loop: str = "driver.c", **more:
     }
     header = "".join(f"#define {name} {value}\n" for name, value in definitions.items())
     files = resources.files(__package__)
-    names = ("vector.h", "exponential.h", "functions.h", "groups.h", *code.headers, loop)
+    names = ("vector.h", "exponential.h", "functions.h", "groups.h", *code.headers, "threads.h", loop)
     *before, driver = (files.joinpath(name).read_text() for name in names)
     return "\n".join((header + "\n".join(before), code.source, driver))

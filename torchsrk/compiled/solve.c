@@ -192,49 +192,52 @@ static void run_tile(const Solve *solve, int64_t tile, const Desk *desk, double 
 }
 #endif
 
-static void *run_slots(void *argument)
+/* A tile's work space, and ``desk`` in it; null if there is no memory. */
+static void *furnished(Desk *desk)
 {
-    Queue *const queue = argument;
-    const Solve *const solve = queue->solve;
-    const int64_t tiles = (solve->particles + TILE - 1) / TILE, together = steps_together();
+    const int64_t together = steps_together();
     int64_t vectors = WORKSPACE + 2 * WIDTH + together * EMITTED;
     for (int i = 0; i < NOISES; i++)
         vectors += together * components[i];
     void *memory = 0;
-    if (posix_memalign(&memory, 64, (size_t)vectors * sizeof(V)) != 0) {
-        __atomic_store_n(&queue->failed, 1, __ATOMIC_RELAXED);
+    if (posix_memalign(&memory, 64, (size_t)vectors * sizeof(V)) != 0)
         return 0;
-    }
-    Desk desk = {.temporaries = memory};
-    desk.x = desk.temporaries + WORKSPACE;
-    desk.emitted = desk.x + 2 * WIDTH;
-    V *free_from = desk.emitted + together * EMITTED;
+    desk->temporaries = memory;
+    desk->x = desk->temporaries + WORKSPACE;
+    desk->emitted = desk->x + 2 * WIDTH;
+    V *free_from = desk->emitted + together * EMITTED;
     for (int i = 0; i < NOISES; i++) {
-        desk.noise[i] = free_from;
+        desk->noise[i] = free_from;
         free_from += together * components[i];
     }
+    return memory;
+}
+
+static void run_slots(void *argument)
+{
+    Queue *const queue = argument;
+    const Solve *const solve = queue->solve;
+    const int64_t tiles = (solve->particles + TILE - 1) / TILE;
+    Desk desk;
+    void *memory = 0;
     for (;;) {
         const int64_t slot = __atomic_fetch_add(&queue->next_slot, 1, __ATOMIC_RELAXED);
         if (slot >= SLOTS)
             break;
+        if (!memory && !(memory = furnished(&desk))) {
+            __atomic_store_n(&queue->failed, 1, __ATOMIC_RELAXED);
+            break;
+        }
         for (int64_t tile = slot; tile < tiles; tile += SLOTS)
             run_tile(solve, tile, &desk, solve->totals + slot * TOTALS);
     }
     free(memory);
-    return 0;
 }
 
-/* 0, or 1 if there was no memory. Threads are started for the call, so nothing outlives it. */
-int torchsrk_run(const Solve *solve, int threads)
+/* 0, or 1 if there was no memory. */
+int torchsrk_run(const Solve *solve, int threads, Team team)
 {
     Queue queue = {solve, 0, 0};
-    pthread_t handles[SLOTS];
-    int started = 0;
-    threads = threads > SLOTS ? SLOTS : threads;
-    while (started < threads - 1 && pthread_create(&handles[started], 0, run_slots, &queue) == 0)
-        started++;
-    run_slots(&queue);
-    for (int i = 0; i < started; i++)
-        pthread_join(handles[i], 0);
+    share(team, threads, run_slots, &queue);
     return queue.failed;
 }

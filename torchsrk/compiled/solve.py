@@ -22,10 +22,11 @@ from .lowering import lower
 from .problem import Key, Problem
 from .programs import Way, by_either_way, check_place, load, program_of, warm_up
 from .steps import Checks, CompiledSteps
+from .team import team
 from .trace import CannotCompile
 
-# Starting a second thread costs about as long as this many numbers of a state and their share of the steps.
-_NUMBERS_PER_THREAD = 1 << 13
+# Numbers of a state whose share of the steps is about what it takes other threads to come.
+_NUMBERS_WORTH_SHARING = 1 << 13
 # Solves kept for an SDE. More are seldom asked for in turns, unless the SDE changes with every call.
 _MOST_KEPT = 16
 
@@ -131,8 +132,8 @@ class CompiledSolve:
             **{name: tensor.data_ptr() for name, tensor in more.items()},
             **{name: getattr(bound.run, name) for name in shared},
         )
-        threads = min(torch.get_num_threads(), 1 + states.numel() // _NUMBERS_PER_THREAD)
-        if program.library.torchsrk_run(ctypes.addressof(run), threads):
+        threads = torch.get_num_threads() if states.numel() >= _NUMBERS_WORTH_SHARING else 1
+        if program.library.torchsrk_run(ctypes.addressof(run), threads, team()):
             raise MemoryError("no memory for the workspace of a compiled step")
 
 

@@ -21,11 +21,9 @@ from .literals import Literals
 from .lowering import StepCode
 from .moving import Moving, at_most, pointers
 from .problem import Key, Problem
+from .team import team
 from .trace import CannotCompile, TracedStep
 from .uneven import Rows
-
-# Starting a second thread costs about as long as this many normals and their share of a step.
-_NUMBERS_PER_THREAD = 1 << 17
 
 _MOST_ROWS = 1 << 12  # of numbers of steps that have their own, at a time
 
@@ -174,7 +172,7 @@ class CompiledSteps(Program):
         values = self._evaluation(constants)
         if self.stored_as is not None:
             self._check_forms(values)
-        uniforms = [torch.as_tensor(v).to(like.dtype).contiguous() for v in values[: len(self.code.uniforms)]]
+        uniforms = [_as_numbers(value, like.dtype) for value in values[: len(self.code.uniforms)]]
         places = values[len(self.code.uniforms) :][: len(self.code.tables)]
         tables = [v.to(torch.int64).contiguous() for v in places]
         self._check_places(tables)
@@ -289,6 +287,12 @@ def _numbers(values: Sequence[float], kind: Any) -> Any:
     return (kind * max(1, len(values)))(*values)
 
 
+def _as_numbers(value: Any, dtype: torch.dtype) -> Tensor:
+    if isinstance(value, Tensor) and value.dtype == dtype and value.is_contiguous():
+        return value
+    return torch.as_tensor(value).to(dtype).contiguous()
+
+
 def _pointers(tensors: Sequence[Tensor]) -> Any:
     return (ctypes.c_void_p * max(1, len(tensors)))(*(tensor.data_ptr() for tensor in tensors))
 
@@ -319,8 +323,7 @@ class BoundSteps:
         for start, stop in self.spans(first, last):
             run.steps, run.first_step = stop - start, start
             alive = [make(start, stop) for make in self.ready]
-            threads = min(self._threads, 1 + source.numel() * (stop - start) // _NUMBERS_PER_THREAD)
-            if self._library.torchsrk_run(ctypes.addressof(run), threads):
+            if self._library.torchsrk_run(ctypes.addressof(run), self._threads, team()):
                 raise MemoryError("no memory for the workspace of a compiled step")
             del alive
             run.source = run.out

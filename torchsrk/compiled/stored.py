@@ -151,8 +151,8 @@ def _library(name: str) -> ctypes.CDLL | None:
 
 
 def declared(library: ctypes.CDLL) -> ctypes.CDLL:
-    """A library whose ``torchsrk_run`` takes a struct that says all, and the number of threads."""
-    library.torchsrk_run.argtypes = (ctypes.c_void_p, ctypes.c_int)
+    """A library whose ``torchsrk_run`` takes a struct that says all, the number of threads and who they are."""
+    library.torchsrk_run.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
     library.torchsrk_run.restype = ctypes.c_int
     return library
 

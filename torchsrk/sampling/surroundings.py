@@ -12,10 +12,15 @@ from torch import Tensor
 from ..integrators import Integrator
 
 
-@contextmanager
-def full_precision(x: Tensor) -> Iterator[None]:
+def full_precision(x: Tensor) -> AbstractContextManager[None]:
     """Within: no autocast and no inference mode. Neither reaches the threads that blocks run on, and noise rounded to
     sixteen bits has another law. A network may open an autocast region of its own."""
+    is_full = not torch.is_autocast_enabled(x.device.type) and not torch.is_inference_mode_enabled()
+    return nullcontext() if is_full else _full_precision(x)
+
+
+@contextmanager
+def _full_precision(x: Tensor) -> Iterator[None]:
     with torch.autocast(x.device.type, enabled=False):
         if not torch.is_inference_mode_enabled():
             yield

@@ -32,6 +32,9 @@ class Langevin(BaseSDE):
         self.potential = potential
         self.dim = potential.dim
 
+    def brownian_dim(self, x: Tensor) -> int:
+        return x.shape[-1]
+
     def drift(self, t: Time, x: Tensor) -> Tensor:
         return -self.gradient(x)
 
