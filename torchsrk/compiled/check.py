@@ -19,12 +19,14 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..brownian import Stream, fill_normal
+from .calls import by_identity
 from .trace import plainly
 
 _STEPS = 2  # from 0, say, where a wrong sign does not show, the first one leads away
 _FIRST_ROWS = 16  # at least a tile: its lanes are all looked at
 _BLOCK_ROWS = 64  # of either end of a block
 _ULPS, _TIMES_NOISE, _JOLTS = 32.0, 16.0, 6
+_FACTORS, _APART = 1 << 16, 40_503  # random ones, and from one result's to the next one's
 
 
 class EagerSteps(Protocol):
@@ -98,6 +100,19 @@ def check_block(
         return eager.advance(whole, row, **step)[rows]
 
     return _compare(again, x[rows], torch.cat(parts), longest_sum, [row + place for place in rows])
+
+
+def check_again(
+    eager: EagerSteps, compiled: CompiledRows, x: Tensor, row: int, first_step: int, longest_sum: int
+) -> Difference | None:
+    """The same, for a program that was held against eager steps before, by whomever: half of the particles are moved
+    about, and the step is the second, at which time has passed."""
+    moved = x.clone()
+    moved[1::2] = _about(x)[1::2]
+    try:
+        return check_block(eager, compiled, moved, row, first_step + 1, longest_sum)
+    except Exception:  # as above
+        return check_block(eager, compiled, x, row, first_step + 1, longest_sum)
 
 
 def check_whole(eager: EagerSteps, compiled: Tensor, x: Tensor, first_step: int, longest_sum: int) -> Difference | None:
@@ -191,11 +206,14 @@ def _noise_of_operations(again: Any, start: Tensor, plain: Tensor) -> Iterator[T
 
 
 class _Jolted(TorchDispatchMode):
-    """Every floating result of an operation moved by up to an ulp, at random."""
+    """Every floating result of an operation moved by up to an ulp, at random: by factors that are drawn once, and taken
+    from here and there, as a long series makes tens of thousands of results of a few numbers."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
         self._generator = torch.Generator().manual_seed(seed)
+        self._drawn: dict[tuple[torch.dtype, torch.device], Tensor] = {}
+        self._taken = 0
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -203,14 +221,25 @@ class _Jolted(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         results = plainly(function, *args, **(kwargs or {}))
-        returns = function._schema.returns
-        for result, declared in zip(results if len(returns) > 1 else (results,), returns, strict=False):
-            alias = declared.alias_info
-            is_view = alias is not None and not alias.is_write
-            if isinstance(result, Tensor) and result.is_floating_point() and not is_view:
-                self._jolt(result)
+        parts = results if isinstance(results, tuple) else (results,)
+        for place in _new_results(function):
+            part = parts[place]
+            if isinstance(part, Tensor) and part.is_floating_point() and part.numel():
+                part.mul_(self._factors(part))
         return results
 
-    def _jolt(self, x: Tensor) -> None:
-        side = torch.rand(x.shape, dtype=x.dtype, generator=self._generator).to(x.device).sub_(0.5)
-        x.copy_(torch.addcmul(x, x, side, value=2.0 * torch.finfo(x.dtype).eps))
+    def _factors(self, like: Tensor) -> Tensor:
+        count, kind = like.numel(), (like.dtype, like.device)
+        known = self._drawn.get(kind)
+        if known is None or len(known) < count:
+            around = torch.rand(max(count, _FACTORS), dtype=like.dtype, generator=self._generator).sub_(0.5)
+            known = self._drawn[kind] = (1.0 + 2.0 * torch.finfo(like.dtype).eps * around).to(like.device)
+        self._taken = (self._taken + _APART) % (len(known) - count + 1)
+        return known[self._taken : self._taken + count].view(like.shape)
+
+
+@by_identity
+def _new_results(function: Any) -> tuple[int, ...]:
+    """The places of an operation's results that are not what it was given, seen in another way."""
+    infos = [declared.alias_info for declared in function._schema.returns]
+    return tuple(place for place, info in enumerate(infos) if info is None or info.is_write)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from .check import Difference, EagerSteps, check_block, check_rows
+from .check import Difference, EagerSteps, check_again, check_block, check_rows
 from .problem import Problem
 from .trace import CannotCompile, collected_later
 
 if TYPE_CHECKING:
     from .programs import Found
     from .steps import Bound, Program
+
+Check = Callable[..., Difference | None]
 
 _SHARE = 0.01  # of the time since the last check that another one may take, where nothing is known to have changed
 
@@ -74,24 +76,32 @@ def _difference(
     blocks: Sequence[range],
     first_step: int,
 ) -> Difference | None:
+    """The first that is found."""
     state, steps, checks = problem.state, program.steps, program.steps.checks
-    if program.is_other:
-        checks.sizes.clear()
     # One block of every size; a state without a batch is one of its own kind.
     sizes = {len(rows) if state.ndim > 1 else 0: rows for rows in blocks}
-    found = None
-    for size, rows in sizes.items():
-        if size not in checks.sizes:
-            x = state[rows.start : rows.stop] if state.ndim > 1 else state
-            found = check_block(eager, bound, x, rows.start, first_step, steps.longest_sum)
-            if found is not None:
-                return found
+
+    def held(check: Check, rows: range) -> Difference | None:
+        x = state[rows.start : rows.stop] if state.ndim > 1 else state
+        return check(eager, bound, x, rows.start, first_step, steps.longest_sum)
+
+    was_held = steps.stored_as is not None or checks.at > -math.inf  # by another process, or for another SDE
+    if program.is_other and was_held and max(sizes) > 1:
+        with checks.timed():
+            found = held(check_again, sizes[max(sizes)])
+        checks.sizes = set() if found else {*sizes}
+        return found
+    if program.is_other:
+        checks.sizes.clear()
+    for rows in (rows for size, rows in sizes.items() if size not in checks.sizes):
+        found = held(check_block, rows)
+        if found is not None:
+            return found
     if program.is_due or problem.uneven is not None or not steps.seen or checks.are_due(_SHARE):
-        start = time.perf_counter()
         rows_of_state = state if state.ndim > 1 else state.unsqueeze(0)
-        found = check_rows(eager, bound, rows_of_state, first_step, steps.longest_sum)
-        checks.at = time.perf_counter()
-        checks.seconds = checks.at - start
-    if found is None:
-        checks.sizes |= sizes.keys()
-    return found
+        with checks.timed():
+            found = check_rows(eager, bound, rows_of_state, first_step, steps.longest_sum)
+        if found is not None:
+            return found
+    checks.sizes |= sizes.keys()
+    return None

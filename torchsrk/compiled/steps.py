@@ -7,6 +7,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -267,6 +268,14 @@ class Checks:
     def are_due(self, share: float) -> bool:
         """Whether another check would take no more than a share of the time since the last one."""
         return (time.perf_counter() - self.at) * share >= self.seconds
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Within, one is made."""
+        start = time.perf_counter()
+        yield
+        self.at = time.perf_counter()
+        self.seconds = self.at - start
 
 
 def _bits(x: Tensor) -> Tensor:

@@ -46,6 +46,13 @@ def is_stateful(module: nn.Module) -> bool:
     return any(isinstance(part, Potential) and part.stateful for part in module.modules())
 
 
+def value_and_gradient(potential: Potential, x: Tensor) -> tuple[Tensor, Tensor]:
+    """f (...) and ∇f (..., dim) at x: from one forward pass, unless the potential has a gradient of its own."""
+    if getattr(potential.grad, "__func__", None) is Potential.grad:
+        return value_and_gradient_of_sum(lambda y: check_energy(potential(y), y), x)
+    return check_energy(potential(x), x), potential.grad(x)
+
+
 def gradient_of_sum(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """The gradient of Σ function(x), each point on its own; it carries a graph when the caller's grad mode is on."""
     return value_and_gradient_of_sum(function, x)[1]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..transforms import is_transformed
-from .base import Potential, is_stateful
+from .base import Potential, is_stateful, value_and_gradient
 from .precision import error_of_dtypes
 
 _ROWS = 4
@@ -82,7 +82,7 @@ def _slopes(potential: Potential, x: Tensor) -> tuple[float, float] | None:
     steps = torch.cat([-lengths, lengths, lengths.new_zeros(1)])
     moved = x + steps.view(-1, *[1] * x.ndim) * move
     points = moved.flatten(0, 1)
-    values, gradient = potential(points), potential.grad(points)
+    values, gradient = value_and_gradient(potential, points)
     part = len(points) // 2  # of which a random energy, or one that mixes or numbers its points, has other values
     if not torch.allclose(potential(points[part:]), values[part:], rtol=1e-4, atol=0.0, equal_nan=True):
         return None

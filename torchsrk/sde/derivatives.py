@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..potentials.base import Potential, check_energy, gradient_of_sum, is_stateful, value_and_gradient_of_sum
-from .langevin import checked_gradient
+from ..potentials.base import Potential, gradient_of_sum, is_stateful, value_and_gradient
+from .langevin import check_gradient
 
 
 def energy_and_gradient(potential: Potential, x: Tensor) -> tuple[Tensor, Tensor]:
-    """f (...) and ∇f (..., dim) at x: from one forward pass, unless the potential has a gradient of its own."""
+    """f (...) and ∇f (..., dim) at x, checked."""
     _check_exact(potential)
-    if getattr(potential.grad, "__func__", None) is Potential.grad:
-        return value_and_gradient_of_sum(lambda y: check_energy(potential(y), y), x)
-    return check_energy(potential(x), x), checked_gradient(potential, x)
+    energy, gradient = value_and_gradient(potential, x)
+    check_gradient(gradient, x)
+    return energy, gradient
 
 
 def hessian(potential: Potential, x: Tensor) -> Tensor:

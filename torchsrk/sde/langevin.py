@@ -55,9 +55,13 @@ class Langevin(BaseSDE):
 def checked_gradient(potential: Potential, x: Tensor) -> Tensor:
     """∇f, or one clear error if a potential's own grad returned something else."""
     value = potential.grad(x)
+    check_gradient(value, x)
+    return value
+
+
+def check_gradient(value: object, x: Tensor) -> None:
     valid = isinstance(value, Tensor) and value.shape == x.shape
     check_output(value, x, valid=valid, what="the potential's grad", expected="the shape of x")
-    return value
 
 
 def check_potential(potential: object) -> None:
