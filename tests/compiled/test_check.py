@@ -229,7 +229,7 @@ def counted(monkeypatch, module, name):
 
 
 def test_how_often_a_program_is_checked(monkeypatch):
-    spot, whole = (counted(monkeypatch, checked, name) for name in ("check_rows", "check_block"))
+    spot, whole = (counted(monkeypatch, checked, name) for name in ("check_rows", "check_about"))
     weight = torch.ones(3)
     sde = Langevin(FunctionPotential(lambda x: (weight * x.square()).sum(-1)))
     run(sde, start(), compile=True)
@@ -248,6 +248,25 @@ def test_how_often_a_program_is_checked(monkeypatch):
     run(sde, start(), compile=True, step_size=0.02)  # another program, and back to the first
     run(sde, start(), compile=True)
     assert len(spot) == before + 2
+
+
+def test_a_dear_program_is_held_against_one_step(monkeypatch):
+    """As is one that was held before, for another SDE."""
+    spot, whole, sizes = (counted(monkeypatch, checked, f"check_{what}") for what in ("rows", "about", "block"))
+
+    def another(scale):
+        weight = torch.full((3,), scale)
+        sde = Langevin(FunctionPotential(lambda x: (weight * x.square()).sum(-1)))
+        run(sde, start(), compile=True, block_size=4)
+
+    another(1.0)
+    assert (len(spot), len(whole), len(sizes)) == (1, 1, 1)
+    another(2.0)
+    assert (len(spot), len(whole), len(sizes)) == (1, 2, 1)
+    programs._PROGRAMS.clear()
+    monkeypatch.setattr(checked, "_SLOW", 0.0)
+    another(3.0)
+    assert (len(spot), len(whole), len(sizes)) == (1, 3, 1)
 
 
 def test_what_can_not_be_seen_is_checked_every_time(monkeypatch):

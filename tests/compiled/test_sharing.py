@@ -86,7 +86,7 @@ def test_forms_that_differ_do_not(traces):
 
 def test_a_shared_program_is_checked_for_every_sde(monkeypatch):
     made = []
-    for name in ("check_rows", "check_again"):
+    for name in ("check_rows", "check_about"):
         check = getattr(checked, name)
         monkeypatch.setattr(checked, name, lambda *args, check=check: [made.append(1), check(*args)][1])
     for number in range(1, 4):

@@ -102,11 +102,11 @@ def check_block(
     return _compare(again, x[rows], torch.cat(parts), longest_sum, [row + place for place in rows])
 
 
-def check_again(
+def check_about(
     eager: EagerSteps, compiled: CompiledRows, x: Tensor, row: int, first_step: int, longest_sum: int
 ) -> Difference | None:
-    """The same, for a program that was held against eager steps before, by whomever: half of the particles are moved
-    about, and the step is the second, at which time has passed."""
+    """The same with half of the particles moved about, and of the second step, at which time has passed: what says most
+    of a program, if no more is to be looked at."""
     moved = x.clone()
     moved[1::2] = _about(x)[1::2]
     try:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from .check import Difference, EagerSteps, check_again, check_block, check_rows
+from .check import Difference, EagerSteps, check_about, check_block, check_rows
 from .problem import Problem
 from .trace import CannotCompile, collected_later
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Check = Callable[..., Difference | None]
 
+_SLOW = 0.25  # seconds: of a check so dear, as that of a long series, one is to do
 _SHARE = 0.01  # of the time since the last check that another one may take, where nothing is known to have changed
 
 
@@ -85,14 +86,18 @@ def _difference(
         x = state[rows.start : rows.stop] if state.ndim > 1 else state
         return check(eager, bound, x, rows.start, first_step, steps.longest_sum)
 
-    was_held = steps.stored_as is not None or checks.at > -math.inf  # by another process, or for another SDE
-    if program.is_other and was_held and max(sizes) > 1:
-        with checks.timed():
-            found = held(check_again, sizes[max(sizes)])
-        checks.sizes = set() if found else {*sizes}
-        return found
     if program.is_other:
         checks.sizes.clear()
+    if program.is_other and max(sizes) > 1:
+        was_held = steps.stored_as is not None or checks.at > -math.inf  # by another process, or for another SDE
+        with checks.timed():
+            found = held(check_about, sizes[max(sizes)])
+        if found is not None:
+            return found
+        checks.sizes.add(max(sizes))
+        if was_held or checks.seconds > _SLOW:
+            checks.sizes |= sizes.keys()
+            return None
     for rows in (rows for size, rows in sizes.items() if size not in checks.sizes):
         found = held(check_block, rows)
         if found is not None:
