@@ -49,7 +49,7 @@ def compiled_steps(
     chosen = dynamics
     try:
         chosen = with_minibatches(dynamics, state, first_step)
-        problem = replace(problem_for(chosen, state, exact_time=language == "c"), language=language)
+        problem = problem_for(chosen, state, language, exact_time=language == "c")
         if language == "triton" and problem.places:
             raise CannotCompile("a kernel draws no minibatches")
         if language == "triton" and problem.uneven is not None:
@@ -118,7 +118,7 @@ def steps_by_torch(dynamics: Dynamics, state: Tensor, first_step: int, bar: Any)
     return steps
 
 
-def problem_for(dynamics: Dynamics, state: Tensor, exact_time: bool = False) -> Problem:
+def problem_for(dynamics: Dynamics, state: Tensor, language: str = "c", *, exact_time: bool = False) -> Problem:
     """The step as a function of normals, which knows nothing of where they come from; with ``exact_time`` it gets the
     time of an SDE that needs it so in float64, whatever the states have."""
     scheme, sde, minibatches = dynamics.scheme, dynamics.sde, dynamics.minibatches
@@ -170,7 +170,8 @@ def problem_for(dynamics: Dynamics, state: Tensor, exact_time: bool = False) -> 
             raise CannotCompile("it needs its time in float64, and draws minibatches")
         places = tuple(Places((), partial(_in_float64, of), torch.float64) for of in (pace.start, pace.length))
     uneven = Uneven(pace.starts, pace.lengths, noise_of) if pace.lengths else None
-    return Problem(step, drawn, pace.step_size, state, (sde, scheme, levy_area), substeps, places, uneven=uneven)
+    parts = (sde, scheme, levy_area) if Needs.LEVY_AREA in needs else (sde, scheme)
+    return Problem(step, drawn, pace.step_size, state, parts, substeps, places, language, uneven)
 
 
 def _in_float64(of: Callable[[int], float], first: int, last: int) -> Tensor:
