@@ -95,3 +95,42 @@ def test_a_parameter_that_loses_its_factor_between_runs_is_torchs_own_error():
     for compiling in (False, True):
         with pytest.raises(torch.linalg.LinAlgError, match="not positive-definite"):
             sample(sde, x0, compile=compiling, **run)
+
+
+def indefinite(x):
+    """A matrix that has a factor for some particles, and no line of one, or only some, for others."""
+    return torch.diag_embed(0.4 + x) + 0.3
+
+
+def without_pivots(x):
+    """A matrix with zeros in the place of pivots for some particles."""
+    return torch.diag_embed(x.relu()) + torch.triu(torch.ones(SIZE, SIZE, dtype=x.dtype), 1)
+
+
+def guarded(x):
+    factor, info = torch.linalg.cholesky_ex(indefinite(x))
+    return torch.where(info == 0, squares(factor.cos()), x.square().sum(-1))
+
+
+GUARDED = {
+    "a factor": guarded,
+    "the line without": lambda x: x.sin().sum(-1) * torch.linalg.cholesky_ex(indefinite(x)).info.to(x.dtype),
+    "an upper factor": lambda x: torch.where(
+        torch.linalg.cholesky_ex(indefinite(x), upper=True)[1] > 0, x.sin().sum(-1), x.cos().sum(-1)
+    ),
+    "an inverse": lambda x: x.sin().sum(-1) * torch.linalg.inv_ex(without_pivots(x))[1],
+    "a solution": lambda x: x.sin().sum(-1) * torch.linalg.solve_ex(without_pivots(x), x.unsqueeze(-1)).info,
+}
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_a_step_may_ask_which_matrices_have_a_factor(name):
+    energy = GUARDED[name]
+    sde = Langevin(FunctionPotential(lambda x: 0.1 * energy(x) + 2.0 * x.square().sum(-1), SIZE))
+    for particles in (ONE_BY_ONE, SIDE_BY_SIDE):
+        x0 = 0.5 * start(particles, SIZE)
+        lines = torch.linalg.cholesky_ex(indefinite(x0)).info
+        assert particles == ONE_BY_ONE or len(lines.unique()) > 2
+        eager, compiled = both(sde, x0, "em", step_size=1e-3)
+        assert eager.isfinite().all()
+        assert_same(eager, compiled)

@@ -21,7 +21,7 @@ from .indexing import INDEXING
 from .joins import joined
 from .likeness import merge_alike
 from .looped import LoopedProgram
-from .matrices import MATRICES
+from .matrices import CHECKS, MATRICES
 from .moves import MOVES, view
 from .operations import POINTWISE, Kind, Operand, integer_power, vector
 from .order import ORDER
@@ -45,7 +45,6 @@ _FILLS = {
     **dict.fromkeys(("empty_like.default", "empty.memory_format", "new_empty.default", "empty_strided.default"), 0.0),
     **dict.fromkeys(("new_empty_strided.default", "empty_permuted.default"), 0.0),
 }
-_CHECKS = {"_linalg_check_errors.default"}  # what fails them is NaN here; torch raises for what it computes itself
 CONSTANTS = {*_FILLS, "full.default", "full_like.default", "new_full.default", "scalar_tensor.default"}
 _RULES = {**SUMS, **PRODUCTS, **MATRICES, **ORDER, **MOVES, **INDEXING}
 # What may have whole numbers or conditions for results: they move or choose them, and compute nothing.
@@ -121,7 +120,7 @@ def _lower_long(writer: Writer, nodes: Sequence[fx.Node], inputs: set[fx.Node]) 
         elif node in made_here and node not in inputs:
             stacked = joined(writer, node, program) if program.loops else None
             writer.values[node] = _lower_node(writer, node) if stacked is None else stacked
-    checks = [node for node in nodes if operation_name(node) in _CHECKS]
+    checks = [node for node in nodes if operation_name(node) in CHECKS]
     writer.checks += [node for node in checks if not made_here.intersection(node.all_input_nodes)]
     if made_here.intersection((*writer.uniforms, *writer.tables)):
         raise CannotCompile("a step has an unexpected form: a loop reads what another one does not keep")
@@ -142,7 +141,7 @@ def _made_here(writer: Writer, nodes: Iterable[fx.Node], inputs: set[fx.Node]) -
     for node in nodes:
         name = operation_name(node)
         is_made = name in CONSTANTS or is_of_particles(writer, node) or not made.isdisjoint(node.all_input_nodes)
-        if is_made and name not in _CHECKS and node.op != "output":
+        if is_made and name not in CHECKS and node.op != "output":
             made.add(node)
     return made
 
@@ -168,7 +167,7 @@ def lower_one(writer: Writer, node: fx.Node, made_here: set[fx.Node]) -> None:
         return
     writer.operation = _in_words(writer, node)
     depends = any(source in made_here for source in node.all_input_nodes)
-    if operation_name(node) in _CHECKS:
+    if operation_name(node) in CHECKS:
         writer.checks += [] if depends else [node]
     elif depends or operation_name(node) in CONSTANTS or is_of_particles(writer, node):
         writer.values[node] = _lower_node(writer, node)

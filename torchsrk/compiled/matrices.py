@@ -10,30 +10,46 @@ from .operations import Kind, number, vector
 from .trace import CannotCompile
 from .writer import Index, Shape, Value, Writer, count, entries, is_particles, loops, offset
 
+CHECKS = {"_linalg_check_errors.default"}  # what fails them is NaN here; torch raises for what it computes itself
+
 
 def cholesky(writer: Writer, call: Call, shape: Shape) -> list[Value]:
-    """L with LLᵀ = A. Where A is not positive definite L is NaN, and so is the state: eagerly torch says why."""
-    source, upper = writer.value(call["self"]), call["upper"]
+    """L with LLᵀ = A. Where A is not positive definite L is NaN, and so is the state: eagerly torch says why.
+
+    A step that reads where that is has numbers in L there, as torch's own are: what it does not want of them has a
+    derivative of 0, and not of NaN.
+    """
+    source, upper, is_told = writer.value(call["self"]), call["upper"], is_read(call, 1)
     call["check_errors"]
+    *batch, _, _ = source.shape
     size = _size(source)
+    square = size * size
+    whole = (*batch, square + is_told)  # the factor, and the first line without one
+    root = "v_select(rest > 0, v_sqrt(rest), splat(1))" if is_told else "v_sqrt(rest)"
+    told = f"if (i == j) l[{square}] = v_select((l[{square}] == 0) & v_not(rest > 0), splat(j + 1), l[{square}]);"
 
     def fill(name: str) -> str:
         def body(index: Index) -> str:
             entry = vector(source.operand([*index, *(("j", "i") if upper else ("i", "j"))]))
             return (
-                f"{{ V *const l = {name} + {offset(source.shape, [*index, '0', '0'])}; "
+                f"{{ V *const l = {name} + {offset(whole, [*index, '0'])}; {f'l[{square}] = splat(0);' * is_told} "
                 f"for (int j = 0; j < {size}; j++) {{ "
                 f"for (int i = 0; i < j; i++) l[i * {size} + j] = splat(0); "
                 f"for (int i = j; i < {size}; i++) {{ V rest = {entry}; "
-                f"for (int k = 0; k < j; k++) rest -= l[i * {size} + k] * l[j * {size} + k]; "
-                f"l[i * {size} + j] = i == j ? v_sqrt(rest) : rest / l[j * {size} + j]; }} }} }}"
+                f"for (int k = 0; k < j; k++) rest -= l[i * {size} + k] * l[j * {size} + k]; {told * is_told} "
+                f"l[i * {size} + j] = i == j ? {root} : rest / l[j * {size} + j]; }} }} }}"
             )
 
-        return loops(source.shape[:-2], body)
+        return loops(tuple(batch), body)
 
-    factor = writer.array(source.shape, fill)
-    made = factor.moved(source.shape, lambda i: [*i[:-2], i[-1], i[-2]]) if upper else factor
-    return [made, writer.constant(0.0, source.shape[:-2])]
+    row, column = (-1, -2) if upper else (-2, -1)
+    if not is_told:
+        factor = writer.array(source.shape, fill)
+        made = factor.moved(source.shape, lambda i: [*i[:-2], i[-1], i[-2]]) if upper else factor
+        return [made, writer.constant(0.0, tuple(batch))]
+    found = writer.array(whole, fill)
+    made = found.moved(source.shape, lambda i: [*i[:-2], f"({i[row]} * {size} + {i[column]})"])
+    return [made, found.moved(tuple(batch), lambda i: [*i, str(square)])]
 
 
 def solve_triangular(writer: Writer, call: Call, shape: Shape) -> Value:
@@ -152,6 +168,26 @@ class _Factors:
 
         return writer.array(batch, fill)
 
+    def singular(self, writer: Writer) -> Value:
+        """The first line, from 1 on, whose pivot is 0; 0 where there is none."""
+        n, batch = self.size, self.shape[:-2]
+
+        def fill(name: str) -> str:
+            def body(index: Index) -> str:
+                pivot = vector(self.array.operand([*index, f"(i * {n + 1})"]))
+                return (
+                    f"{{ V line = splat(0); for (int i = {n - 1}; i >= 0; i--) "
+                    f"line = v_select({pivot} == 0, splat(i + 1), line); {name}[{offset(batch, index)}] = line; }}"
+                )
+
+            return loops(batch, body)
+
+        return writer.array(batch, fill)
+
+    def told(self, writer: Writer, call: Call, place: int) -> Value:
+        """What an operation tells in a place of its results: whether there was a pivot for every line."""
+        return self.singular(writer) if is_read(call, place) else writer.constant(0.0, self.shape[:-2])
+
 
 def _solved(
     writer: Writer, factor: Value, rows: Value, right: Value, shape: Shape, transposed: bool, left: bool
@@ -202,7 +238,7 @@ def solve(writer: Writer, call: Call, shape: Shape) -> list[Value]:
     solved = _solved(writer, found.factor(), found.rows(), side, side.shape, False, left)
     if is_vector:
         solved = solved.moved(result, lambda i: [*i, "0"])
-    return [solved, found.factor(), found.rows(), writer.constant(0.0, found.shape[:-2])]
+    return [solved, found.factor(), found.rows(), found.told(writer, call, 3)]
 
 
 def inverse(writer: Writer, call: Call, shape: Shape) -> list[Value]:
@@ -210,7 +246,7 @@ def inverse(writer: Writer, call: Call, shape: Shape) -> list[Value]:
     found = _Factors.of(writer, writer.stored(call["A"]))
     identity = Value(found.shape, Kind.VECTOR, lambda i: f"splat({i[-2]} == {i[-1]})")
     solved = _solved(writer, found.factor(), found.rows(), identity, found.shape, False, left=True)
-    return [solved, writer.constant(0.0, found.shape[:-2])]
+    return [solved, found.told(writer, call, 1)]
 
 
 def log_determinant(writer: Writer, call: Call, shape: Shape) -> list[Value]:
@@ -240,6 +276,12 @@ def _check_readers(call: Call, factors: tuple[int, int]) -> None:
     readers = [user for part in call.node.users if part.args[1] in factors for user in part.users]
     if any(operation_name(user) != "linalg_lu_solve.default" for user in readers):
         raise CannotCompile("a step reads the factors of a matrix, whose rows may be in another order here")
+
+
+def is_read(call: Call, place: int) -> bool:
+    """Whether a step reads one of an operation's results, and not for torch to raise an error by."""
+    parts = (user for user in call.node.users if user.args[1] == place)
+    return any(operation_name(user) not in CHECKS for part in parts for user in part.users)
 
 
 def _size(matrices: Value) -> int:

@@ -19,6 +19,7 @@ from .calls import Call, operation_name
 from .evaluation import evaluate
 from .likeness import merge_alike
 from .lowering import CONSTANTS, cut_shapes, is_small_integer
+from .matrices import CHECKS
 from .moves import MOVES
 from .operations import POINTWISE, Entrywise, Kind, Operand, mask, vector
 from .scalars import Scalars
@@ -28,7 +29,6 @@ from .wholes import may_compute
 
 # Moves whose places are tensors: they are part of the program, which is made anew when they change.
 _BY_PLACES = {"index.Tensor": 1, "gather.default": 2, "index_select.default": 2}
-_CHECKS = {"_linalg_check_errors.default"}
 
 
 class Unrolled:
@@ -153,7 +153,7 @@ class Unrolled:
             return
         name = operation_name(node) or ""
         depends = any(source in self._made_here for source in node.all_input_nodes)
-        if name in _CHECKS:
+        if name in CHECKS:
             self.checks += [] if depends else [node]
             return
         if name in CONSTANTS:

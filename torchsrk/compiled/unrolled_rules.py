@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from .calls import Call
+from .matrices import is_read
 from .operations import Entrywise, Kind, Operand, integer_power, mask, vector
+from .trace import CannotCompile
 
 if TYPE_CHECKING:
     from .unrolled import Unrolled
@@ -105,6 +107,8 @@ def _cholesky(unrolled: Unrolled, call: Call) -> list[Tensor]:
     source = unrolled.value(call["self"])
     size, upper = source.shape[-1], bool(call["upper"])
     call["check_errors"]
+    if is_read(call, 1):
+        raise CannotCompile("a step reads which matrices have no Cholesky factor")
     zero, made = unrolled.literal(0.0), []
     for matrix in source.reshape(-1, size, size).tolist():
         factor = [[zero] * size for _ in range(size)]
