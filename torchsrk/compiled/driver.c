@@ -7,8 +7,8 @@
 /* Philox blocks drawn at a time: enough for the kernel's lanes, few enough for the cache. */
 #define NOISE_BLOCKS (1024 / GROUPS)
 #define MAX_NOISE_STEPS 64
-/* Nanoseconds of work that are worth sharing: other threads take some ten thousand to wake, and more to start. */
-#define WORTH_SHARING 60000
+/* Nanoseconds of work a thread that are worth sharing: to wake a thread, or to start one, takes some ten thousand. */
+#define WORTH_A_THREAD 30000
 
 static const uint32_t streams[NOISES] = {STREAMS};
 static const int64_t components[NOISES] = {COMPONENTS};
@@ -202,7 +202,8 @@ int torchsrk_run(const Run *run, int threads, Team team)
     Queue queue = {run, 0, 0};
     const double takes = (double)__atomic_load_n(&group_takes, __ATOMIC_RELAXED);
     const double work = takes * (double)(groups_of(run->particles) * run->steps);
-    const int is_worth_it = tiles_of(run->particles) > 1 && (!takes || work > WORTH_SHARING);
+    /* All or none: a team that is called with fewer ends the others, and torch has to start them again. */
+    const int is_worth_it = tiles_of(run->particles) > 1 && (!takes || work > (double)WORTH_A_THREAD * threads);
     share(team, is_worth_it ? threads : 1, run_tiles, &queue);
     return queue.failed;
 }

@@ -25,8 +25,8 @@ from .steps import Checks, CompiledSteps
 from .team import team
 from .trace import CannotCompile
 
-# Numbers of a state whose share of the steps is about what it takes other threads to come.
-_NUMBERS_WORTH_SHARING = 1 << 13
+# Numbers of a state whose share of the steps is about what it takes a thread to come.
+_NUMBERS_A_THREAD = 1 << 12
 # Solves kept for an SDE. More are seldom asked for in turns, unless the SDE changes with every call.
 _MOST_KEPT = 16
 
@@ -132,7 +132,8 @@ class CompiledSolve:
             **{name: tensor.data_ptr() for name, tensor in more.items()},
             **{name: getattr(bound.run, name) for name in shared},
         )
-        threads = torch.get_num_threads() if states.numel() >= _NUMBERS_WORTH_SHARING else 1
+        threads = torch.get_num_threads()
+        threads = threads if states.numel() >= _NUMBERS_A_THREAD * threads else 1  # all or none, as in driver.c
         if program.library.torchsrk_run(ctypes.addressof(run), threads, team()):
             raise MemoryError("no memory for the workspace of a compiled step")
 
