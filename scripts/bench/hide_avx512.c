@@ -14,7 +14,8 @@
 enum { LENGTH = 2 };
 static const uint8_t CPUID[LENGTH] = {0x0f, 0xa2}, UD2[LENGTH] = {0x0f, 0x0b};
 
-// Leaf 7 of cpuid: F, DQ, IFMA, PF, ER, CD, BW, VL; VBMI, VBMI2, VNNI, BITALG, VPOPCNTDQ; 4VNNIW, 4FMAPS, VP2INTERSECT, FP16; BF16.
+// Leaf 7 of cpuid. F, DQ, IFMA, PF, ER, CD, BW, VL; VBMI, VBMI2, VNNI, BITALG, VPOPCNTDQ; 4VNNIW, 4FMAPS, VP2INTERSECT,
+// FP16; and in its part 1 BF16.
 static const unsigned EBX = 0xdc230000, ECX = 0x00005842, EDX = 0x0080010c, EAX_OF_1 = 0x00000020;
 
 static struct sigaction before;

@@ -188,7 +188,7 @@ static void run_tiles(void *argument)
         }
         const int64_t start = nanoseconds();
         run_tile(run, tile, desks);
-        if (tile == 0) {
+        if (tile == 0 && run->steps > 0) {
             const int64_t steps = run->steps * groups_of(at_most(run->particles, TILE_PARTICLES));
             __atomic_store_n(&group_takes, 1 + (nanoseconds() - start) / steps, __ATOMIC_RELAXED);
         }
