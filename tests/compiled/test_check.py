@@ -250,6 +250,22 @@ def test_how_often_a_program_is_checked(monkeypatch):
     assert len(spot) == before + 2
 
 
+def test_rounding_is_tried_in_what_a_distribution_checks():
+    """Its conditions are no longer met to the bit, and are not asked for."""
+
+    def again(x):
+        factor = torch.diag_embed(x.exp())
+        factor[..., 1, 0] = x[..., 2]
+        normal = distributions.MultivariateNormal(torch.zeros_like(x), scale_tril=factor)
+        return normal.log_prob(x.sin()).unsqueeze(-1) * x
+
+    distributions.Distribution.set_default_validate_args(True)
+    plain = again(start())
+    for noise in check._noise_of_operations(again, start(), plain):
+        assert (noise > 0.0).any(-1).double().mean() > 0.5
+        assert (noise <= 1e3 * torch.finfo(plain.dtype).eps * plain.abs().max()).all()
+
+
 def test_a_dear_program_is_held_against_one_step(monkeypatch):
     """As is one that was held before, for another SDE."""
     spot, whole, sizes = (counted(monkeypatch, checked, f"check_{what}") for what in ("rows", "about", "block"))

@@ -16,11 +16,12 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..brownian import Stream, fill_normal
 from .calls import by_identity
-from .trace import plainly
+from .trace import is_condition, plainly
 
 _STEPS = 2  # from 0, say, where a wrong sign does not show, the first one leads away
 _FIRST_ROWS = 16  # at least a tile: its lanes are all looked at
@@ -196,13 +197,22 @@ def _noise_of_operations(again: Any, start: Tensor, plain: Tensor) -> Iterator[T
     """How far a step moves when each of its operations rounds otherwise; several times, as one may be enough."""
     for number in range(_JOLTS):
         try:
-            with _Jolted(number):
+            with _Jolted(number), _ConditionsMet():
                 moved = again(start)
-        except Exception:  # as of a distribution's value that was 1
+        except Exception:  # the user's own, who looks at what was moved
             moved = plain
         off = (moved - plain).abs()
         agree = ~moved.isfinite() & ~plain.isfinite()
         yield torch.where(agree, 0.0, off.nan_to_num(math.inf, math.inf))
+
+
+class _ConditionsMet(TorchFunctionMode):
+    """Distributions take what they are given: zeros of a triangle are not quite where they were, or a 1 is above 1."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if is_condition(getattr(function, "__name__", ""), args, kwargs):
+            return True
+        return function(*args, **(kwargs or {}))
 
 
 class _Jolted(TorchDispatchMode):

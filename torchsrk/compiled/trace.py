@@ -305,7 +305,7 @@ class Watch(TorchFunctionMode):
         if self._operations > self._most_operations:
             raise CannotCompile(f"a step makes more than {self._most_operations} operations")
         name = getattr(function, "__name__", "")
-        if name in ("all", "_is_all_true") and len(args) == 1 and not kwargs and _called_by_a_distribution():
+        if is_condition(name, args, kwargs):
             self._note_condition(args[0])
             return True
         if name in ("full_like", "new_full") and (filled := _filled(args, kwargs or {})) is not None:
@@ -411,9 +411,11 @@ def _filled(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
     return value.to(x.dtype).expand(sizes[0] if sizes else x.shape).clone()
 
 
-def _called_by_a_distribution() -> bool:
-    """Whether the operation that is being run was written in torch.distributions."""
-    return sys._getframe(2).f_code.co_filename.startswith(_DISTRIBUTIONS)
+def is_condition(name: str, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
+    """Whether a function that a mode has been given asks if a distribution's condition is met."""
+    if name not in ("all", "_is_all_true") or len(args) != 1 or kwargs:
+        return False
+    return sys._getframe(2).f_code.co_filename.startswith(_DISTRIBUTIONS)  # who has called what the mode stands before
 
 
 def _has_data(value: Tensor) -> bool:
