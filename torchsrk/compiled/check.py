@@ -112,7 +112,7 @@ def check_about(
     moved[1::2] = _about(x)[1::2]
     try:
         return check_block(eager, compiled, moved, row, first_step + 1, longest_sum)
-    except Exception:  # as above
+    except Exception:  # a density need not be defined about there, as in check_rows
         return check_block(eager, compiled, x, row, first_step + 1, longest_sum)
 
 

@@ -204,6 +204,6 @@ int torchsrk_run(const Run *run, int threads, Team team)
     const double work = takes * (double)(groups_of(run->particles) * run->steps);
     /* All or none: a team that is called with fewer ends the others, and torch has to start them again. */
     const int is_worth_it = tiles_of(run->particles) > 1 && (!takes || work > (double)WORTH_A_THREAD * threads);
-    share(team, is_worth_it ? threads : 1, run_tiles, &queue);
+    share(team, is_worth_it ? threads : 1, tiles_of(run->particles), run_tiles, &queue);
     return queue.failed;
 }

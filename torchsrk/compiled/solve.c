@@ -238,6 +238,6 @@ static void run_slots(void *argument)
 int torchsrk_run(const Solve *solve, int threads, Team team)
 {
     Queue queue = {solve, 0, 0};
-    share(team, threads, run_slots, &queue);
+    share(team, threads, SLOTS, run_slots, &queue);
     return queue.failed;
 }

@@ -32,8 +32,9 @@ static void *started(void *shared)
     return 0;
 }
 
-/* Have so many threads call ``work(given)``, or fewer where they can't be had: whoever comes takes what is left to do. */
-static void share(Team team, int threads, void (*work)(void *), void *given)
+/* Have so many threads call ``work(given)``, or fewer where they can't be had: whoever comes takes of its pieces what is
+ * left to do. */
+static void share(Team team, int threads, int64_t pieces, void (*work)(void *), void *given)
 {
     if (threads < 2) {
         work(given);
@@ -47,7 +48,7 @@ static void share(Team team, int threads, void (*work)(void *), void *given)
     }
     pthread_t handles[MOST_STARTED];
     int count = 0;
-    while (count < threads - 1 && count < MOST_STARTED && pthread_create(&handles[count], 0, started, &shared) == 0)
+    while (count < threads - 1 && count < pieces - 1 && count < MOST_STARTED && pthread_create(&handles[count], 0, started, &shared) == 0)
         count++;
     work(given);
     while (count > 0)

@@ -47,10 +47,11 @@ def is_stateful(module: nn.Module) -> bool:
 
 
 def value_and_gradient(potential: Potential, x: Tensor) -> tuple[Tensor, Tensor]:
-    """f (...) and ∇f (..., dim) at x: from one forward pass, unless the potential has a gradient of its own."""
+    """f (...) and ∇f (..., dim) at x: from one forward pass, unless the potential has a gradient of its own; what that
+    potential gives is not looked at."""
     if getattr(potential.grad, "__func__", None) is Potential.grad:
         return value_and_gradient_of_sum(lambda y: check_energy(potential(y), y), x)
-    return check_energy(potential(x), x), potential.grad(x)
+    return potential(x), potential.grad(x)
 
 
 def gradient_of_sum(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

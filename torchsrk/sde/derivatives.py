@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..potentials.base import Potential, gradient_of_sum, is_stateful, value_and_gradient
+from ..potentials.base import Potential, check_energy, gradient_of_sum, is_stateful, value_and_gradient
 from .langevin import check_gradient
 
 
@@ -14,7 +14,7 @@ def energy_and_gradient(potential: Potential, x: Tensor) -> tuple[Tensor, Tensor
     _check_exact(potential)
     energy, gradient = value_and_gradient(potential, x)
     check_gradient(gradient, x)
-    return energy, gradient
+    return check_energy(energy, x), gradient
 
 
 def hessian(potential: Potential, x: Tensor) -> Tensor:
